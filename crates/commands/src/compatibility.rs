@@ -159,9 +159,11 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         commands: &["replicaof", "slaveof"],
-        what: "With a host and a port it is an error; `NO ONE` is OK.",
-        why: "Replication comes later.",
-        test: "it_cannot_be_a_replica",
+        what: "Only another Haypile with the same format of the log and the same number of databases can be followed, from a \
+               server that is no `engine memory`; `INFO replication` says in `master_link_error` why a master is not followed. \
+               Offsets are indexes of the log. Messages of PUBLISH and keyspace events do not travel to replicas yet.",
+        why: "A replica's log is a copy of its master's, record by record, so that each resync is a comparison.",
+        test: "others_are_no_masters",
     },
     Difference {
         commands: &["waitaof"],

@@ -19,8 +19,6 @@ fn fails(line: &str, expected: &'static str) {
 #[test]
 fn a_node_is_a_master_without_replicas() {
     check("ROLE", Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())]));
-    check("REPLICAOF no ONE", Reply::ok());
-    check("slaveof NO one", Reply::ok());
     for (line, expected) in [
         ("FAILOVER", "ERR FAILOVER requires connected replicas."),
         ("FAILOVER TO host 1 FORCE TIMEOUT 10", "ERR FAILOVER requires connected replicas."),
@@ -36,11 +34,31 @@ fn a_node_is_a_master_without_replicas() {
 }
 
 #[test]
-fn it_cannot_be_a_replica() {
-    fails("REPLICAOF host 6379", "ERR Haypile cannot be a replica yet");
+fn it_follows_and_leads_again() {
+    let follows = |line: &str| {
+        let mut session = Session::default();
+        assert_eq!(session.call(line), Reply::ok(), "{line}");
+        session.follows.expect("it changes its master")
+    };
+    assert_eq!(follows("REPLICAOF host 6379"), Some(("host".to_owned(), 6379)));
+    assert_eq!(follows("slaveof ::1 0"), Some(("::1".to_owned(), 0)));
+    assert_eq!(follows("REPLICAOF no ONE"), None);
+    assert_eq!(follows("slaveof NO one"), None);
     for line in ["REPLICAOF host port", "REPLICAOF no two", "SLAVEOF host -1", "SLAVEOF host 65536"] {
         fails(line, "ERR Invalid master port");
     }
+}
+
+#[test]
+fn replconf_knows_the_options_of_redis_and_hands_its_own_over() {
+    check("REPLCONF listening-port 6380 capa eof capa psync2", Reply::ok());
+    check("REPLCONF ack 0", Reply::ok());
+    fails("REPLCONF x y", "ERR Unrecognized REPLCONF option: x");
+    fails("REPLCONF capa", "ERR syntax error");
+    fails("REPLCONF haypile-hello", "ERR this server cannot be followed");
+    let mut session = Session::default();
+    assert_eq!(session.call("REPLCONF haypile-fetch abc"), Reply::None);
+    assert_eq!(session.handed_over, Some(vec![b"haypile-fetch".to_vec(), b"abc".to_vec()]));
 }
 
 #[test]
@@ -50,14 +68,15 @@ fn wait_is_held_back_until_its_time_is_over() {
         assert_eq!(session.call(line), Reply::None, "{line}");
         session.wait.expect("it waits")
     };
-    assert_eq!(waits("WAIT 1 100"), Wait { kind: WaitKind::Wait, timeout_ms: Some(100) });
-    assert_eq!(waits("WAIT 3 0"), Wait { kind: WaitKind::Wait, timeout_ms: None });
-    let for_log = WaitKind::WaitAof { replicas: false };
-    assert_eq!(waits("WAITAOF 1 0 7"), Wait { kind: for_log, timeout_ms: Some(7) });
-    assert_eq!(waits("WAITAOF 0 0 7"), Wait { kind: for_log, timeout_ms: Some(0) });
-    assert_eq!(waits("WAITAOF 1 1 0"), Wait { kind: WaitKind::WaitAof { replicas: true }, timeout_ms: None });
-    check("WAIT 0 100", Reply::Integer(0));
-    check("WAIT -5 100", Reply::Integer(0));
+    assert_eq!(waits("WAIT 1 100"), Wait { kind: WaitKind::Wait { replicas: 1 }, timeout_ms: Some(100) });
+    assert_eq!(waits("WAIT 3 0"), Wait { kind: WaitKind::Wait { replicas: 3 }, timeout_ms: None });
+    let aof = |local, replicas| WaitKind::WaitAof { local, replicas };
+    assert_eq!(waits("WAITAOF 1 0 7"), Wait { kind: aof(true, 0), timeout_ms: Some(7) });
+    assert_eq!(waits("WAITAOF 0 0 7"), Wait { kind: aof(false, 0), timeout_ms: Some(0) });
+    assert_eq!(waits("WAITAOF 1 1 0"), Wait { kind: aof(true, 1), timeout_ms: None });
+    for line in ["WAIT 0 100", "WAIT -5 100"] {
+        assert_eq!(waits(line), Wait { kind: WaitKind::Wait { replicas: 0 }, timeout_ms: Some(0) });
+    }
 }
 
 /// From the source of Redis 7.2: 7.0 has no WAITAOF, and lets timeouts go beyond the end of time.

@@ -14,6 +14,7 @@ use crate::run::figures::Figures;
 use crate::run::http;
 use crate::run::memory::MemoryMarks;
 use crate::run::pool::Pool;
+use crate::run::replication::facts::Replication;
 use crate::run::room::ReplyRoom;
 use arc_swap::ArcSwapOption;
 use haypile_commands::Table;
@@ -78,6 +79,7 @@ impl Engine {
             pool: Pool::default(),
             blocked: Arc::default(),
             backups: Backups::new(),
+            replication: Replication::default(),
             statistics,
             active_expire: AtomicBool::new(true),
             memory_marks: MemoryMarks::default(),

@@ -308,7 +308,7 @@ fn event_loops_share_keys() {
                     }
                     Next::Yield | Next::Drain => {}
                     Next::Block(_) => panic!("no command is held back"),
-                    Next::Close | Next::Abort => panic!("nothing ends the connection"),
+                    Next::Close | Next::Abort | Next::HandOver => panic!("nothing ends the connection"),
                 }
             }
             assert!(!out.contains(&b'-'), "no errors: {}", String::from_utf8_lossy(&out));

@@ -5,7 +5,7 @@
 //! also one that a crash has left, is removed file by file, at a pace that leaves the disk to others. A backup that a
 //! server was started on holds that server's data, and is neither counted nor removed.
 
-use crate::datadir;
+use crate::datadir::{self, sync_dir};
 use haypile_config::{Config, Settings};
 use haypile_engine::{Archive, Made};
 use haypile_store::Store;
@@ -87,7 +87,7 @@ impl Backups {
     }
 
     /// Fills `path` with a backup that is on the disk when this returns; returns its index and its bytes.
-    fn fill(
+    pub fn fill(
         path: &Path,
         config: &Config,
         store: &Store,
@@ -166,7 +166,7 @@ impl Archive for Backups {
 }
 
 /// Checks that a backup does not fill the disk: writes would stop.
-fn check_room(store: &Store) -> Result<(), String> {
+pub fn check_room(store: &Store) -> Result<(), String> {
     let (free, keep_free) = store.disk_room();
     let needed = store.backup_log_bytes() + SPARE_BYTES;
     match free {
@@ -193,10 +193,6 @@ fn sync_tree(path: &Path) -> io::Result<u64> {
     }
     sync_dir(path)?;
     Ok(bytes)
-}
-
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 /// Returns the names in a directory; none where there is no directory.

@@ -20,6 +20,12 @@ const LOCK_FILE: &str = "haypile.lock";
 const FORMAT_FILE: &str = "HAYPILE";
 const END_FILE: &str = "haypile.end";
 
+/// The mark of a complete copy of a master's data.
+const COMPLETE_FILE: &str = "COMPLETE";
+
+/// Where data lie that a master's copy has replaced, until they are removed.
+const OLD_DIR: &str = "replaced";
+
 /// The line of the format file of a directory that has an end file.
 const HAS_END: &str = "log noted in haypile.end";
 
@@ -41,6 +47,88 @@ pub fn reserve_file(dir: &Path) -> PathBuf {
 /// Returns where backups are.
 pub fn backups_dir(dir: &Path) -> PathBuf {
     dir.join("backups")
+}
+
+/// Returns where the copies are that replicas fetch from this server.
+pub fn copies_dir(dir: &Path) -> PathBuf {
+    dir.join("copies")
+}
+
+/// Returns where the tails of logs are that this node has given up.
+pub fn tails_dir(dir: &Path) -> PathBuf {
+    dir.join("tails")
+}
+
+/// Returns where the copy of a master's data is put together.
+pub fn incoming_dir(dir: &Path) -> PathBuf {
+    dir.join("incoming")
+}
+
+/// Returns the name of a directory.
+///
+/// # Errors
+/// A text for people.
+pub fn id(dir: &Path) -> Result<DirectoryId, String> {
+    let format = read_format(dir)?;
+    format.map(|format| format.id).ok_or_else(|| format!("{} is not a data directory of Haypile", dir.display()))
+}
+
+/// Says that the copy in `incoming_dir` is complete: from here on it is the data, whatever happens.
+///
+/// # Errors
+/// A text for people. The data are what they were.
+pub fn complete_incoming(dir: &Path) -> Result<(), String> {
+    let incoming = incoming_dir(dir);
+    let marked = File::create(incoming.join(COMPLETE_FILE)).and_then(|file| file.sync_all());
+    let synced = marked.and_then(|()| sync_dir(&incoming));
+    synced.map_err(|error| format!("Can't complete the copy in {}: {error}", incoming.display()))
+}
+
+/// Puts the copy of a master's data, if a complete one is there, in the place of the directory's own. Nothing may have
+/// these open. After an error or a crash it goes on where it was.
+///
+/// # Errors
+/// A text for people.
+pub fn adopt_incoming(dir: &Path) -> Result<bool, String> {
+    let incoming = incoming_dir(dir);
+    if !incoming.join(COMPLETE_FILE).exists() {
+        return Ok(false);
+    }
+    let put = || -> std::io::Result<()> {
+        let old = dir.join(OLD_DIR);
+        for name in [END_FILE, FORMAT_FILE, "log", "base"] {
+            let (new, own) = (incoming.join(name), dir.join(name));
+            // What has been put there is not in the copy any more. The end of another log is no part of it.
+            if new.exists() || name == END_FILE {
+                remove(&old)?;
+                std::fs::create_dir(&old)?;
+                if own.exists() {
+                    std::fs::rename(&own, old.join(name))?;
+                }
+                if new.exists() {
+                    std::fs::rename(&new, &own)?;
+                }
+                sync_dir(dir)?;
+            }
+        }
+        remove(&incoming)?;
+        remove(&old)?;
+        sync_dir(dir)
+    };
+    put().map_err(|error| format!("Can't put the master's data in place in {}: {error}", dir.display()))?;
+    Ok(true)
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_dir(dir: &Path) -> std::io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+fn remove(dir: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Tells a log the directory's facts: how far the log has to reach, and where that is noted.
@@ -92,6 +180,9 @@ impl DataDir {
         std::fs::create_dir_all(dir)
             .map_err(|error| format!("Can't create the data directory {}: {error}", dir.display()))?;
         let lock = lock(dir)?;
+        if adopt_incoming(dir)? {
+            tracing::info!("a copy of the master's data, which was complete, is in place");
+        }
         match read_format(dir)? {
             Some(found) => found.check(dir, config.engine)?,
             None => {

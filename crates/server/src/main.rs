@@ -29,6 +29,7 @@ mod logging;
 mod print_log;
 mod progress;
 mod remote;
+mod replication;
 
 use haypile_config::cli::Cli;
 use std::io::Write;

@@ -87,6 +87,12 @@ impl Remote {
         Err(last)
     }
 
+    /// Returns the connection, and bytes that have come and were not decoded. What is gathered was sent before.
+    pub fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
+        self.incoming.drain(..self.taken);
+        (self.stream, self.incoming)
+    }
+
     /// Sends a command, now or together with those that follow.
     pub fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         write::array_len(&mut self.outgoing, words.len());

@@ -12,12 +12,13 @@ use crate::mailbox::Mailbox;
 use crate::metrics;
 use crate::process::{self, PidFile};
 use crate::remote::Remotes;
+use crate::replication::{Replication, ToMasters};
 use crate::storage::{self, Budget};
 use crate::{allocator, banner, event_loop};
 use haypile_commands::Table;
 use haypile_config::read::CommandLine;
 use haypile_config::{Config, Loaded, Note, Settings};
-use haypile_engine::{Engine, Opener, Process};
+use haypile_engine::{Engine, Master, Opener, Process};
 use haypile_store::{Progress, Store};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,13 +114,14 @@ fn start(
     });
     let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
     metrics::start(&config, &engine)?;
-    let loops = start_loops(&engine, &mailboxes)?;
+    let replication = Replication::new(&engine);
+    let loops = start_loops(&engine, &mailboxes, &replication)?;
 
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(|error| format!("The runtime of the accepting thread cannot start: {error}"))?;
-    let ended = runtime.block_on(attend(&engine, &mailboxes, listeners, &config, &budget, stopped));
+    let ended = runtime.block_on(attend(&engine, &mailboxes, &replication, listeners, &config, &budget, stopped));
     process::tell_stopping(&config);
 
     for (mailbox, event_loop) in mailboxes.iter().zip(loops) {
@@ -127,6 +129,7 @@ fn start(
         // A thread that panicked has ended the process already.
         let _ = event_loop.join();
     }
+    replication.close();
     engine.close();
     let closed = match (ended?, engine.store_arc()) {
         (true, Some(store)) => store
@@ -142,12 +145,16 @@ fn start(
     closed
 }
 
-fn start_loops(engine: &Arc<Engine>, mailboxes: &[Arc<Mailbox>]) -> Result<Vec<JoinHandle<()>>, String> {
+fn start_loops(
+    engine: &Arc<Engine>,
+    mailboxes: &[Arc<Mailbox>],
+    replication: &Arc<Replication>,
+) -> Result<Vec<JoinHandle<()>>, String> {
     let mut loops = Vec::new();
     for (index, mailbox) in mailboxes.iter().enumerate() {
-        let (engine, mailbox) = (engine.clone(), mailbox.clone());
+        let (engine, mailbox, replication) = (engine.clone(), mailbox.clone(), replication.clone());
         let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
-            if let Err(error) = event_loop::run(engine, index, mailbox) {
+            if let Err(error) = event_loop::run(engine, index, mailbox, replication) {
                 tracing::error!("event loop {index} cannot start: {error}");
                 std::process::exit(1);
             }
@@ -162,6 +169,7 @@ fn start_loops(engine: &Arc<Engine>, mailboxes: &[Arc<Mailbox>]) -> Result<Vec<J
 async fn attend(
     engine: &Arc<Engine>,
     mailboxes: &Arc<Vec<Arc<Mailbox>>>,
+    replication: &Arc<Replication>,
     mut listeners: Listeners,
     config: &Arc<Config>,
     budget: &Budget,
@@ -190,7 +198,7 @@ async fn attend(
         // The records that are being replayed are in the log: the next start begins again.
         () = stop() => return Ok(false),
     };
-    serve(engine, mailboxes, loaded)?;
+    serve(engine, mailboxes, replication, loaded)?;
     process::tell_ready(config);
     tracing::info!("ready to accept connections on {}", names.join(", "));
     stop().await;
@@ -208,7 +216,8 @@ fn load(
     let load = move || {
         let started = Instant::now();
         let mut last = started;
-        let opened = storage::open(&config, &budget, |progress| {
+        let follows = config.replication.replicaof.is_some();
+        let opened = storage::open(&config, &budget, follows, |progress| {
             note(&engine, progress);
             let Progress { done_bytes, total_bytes } = progress;
             if last.elapsed() >= PROGRESS_INTERVAL {
@@ -232,14 +241,27 @@ fn load(
 }
 
 /// Begins to serve the loaded data.
-fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: Arc<Store>) -> Result<(), String> {
+fn serve(
+    engine: &Arc<Engine>,
+    mailboxes: &Arc<Vec<Arc<Mailbox>>>,
+    replication: &Arc<Replication>,
+    store: Arc<Store>,
+) -> Result<(), String> {
     storage::follow(engine);
     storage::apply_all(engine, &store);
     wake_by(&store, mailboxes);
+    replication.watch(&store);
     engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
-    engine.reopen_with(Box::new(Reopen { engine: Arc::downgrade(engine), mailboxes: mailboxes.clone() }));
+    let (mailboxes, of_replication) = (mailboxes.clone(), Arc::downgrade(replication));
+    let reopen = Reopen { engine: Arc::downgrade(engine), mailboxes, replication: of_replication.clone() };
+    engine.reopen_with(Box::new(reopen));
     engine.reach_targets(Box::new(Remotes));
-    engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))
+    engine.replicate_by(Box::new(ToMasters(of_replication)));
+    engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
+    if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {
+        engine.set_master(Some(Master { host, port }));
+    }
+    replication.start().map_err(|error| format!("The thread of replication cannot start: {error}"))
 }
 
 /// Makes the store's log wake the event loops.
@@ -252,15 +274,19 @@ fn wake_by(store: &Store, mailboxes: &Arc<Vec<Arc<Mailbox>>>) {
 struct Reopen {
     engine: Weak<Engine>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
+    replication: Weak<Replication>,
 }
 
 impl Opener for Reopen {
-    fn open(&self) -> Result<Arc<Store>, String> {
+    fn open(&self, follows: bool) -> Result<Arc<Store>, String> {
         let engine = self.engine.upgrade().ok_or("the server has ended")?;
         let config = engine.settings.config();
         let budget = Budget::split(&config, &haypile_config::memory::detect());
-        let store = storage::open(&config, &budget, |progress| note(&engine, progress))?;
+        let store = storage::open(&config, &budget, follows, |progress| note(&engine, progress))?;
         wake_by(&store, &self.mailboxes);
+        if let Some(replication) = self.replication.upgrade() {
+            replication.watch(&store);
+        }
         Ok(store)
     }
 

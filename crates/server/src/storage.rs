@@ -80,12 +80,18 @@ impl Budget {
     }
 }
 
-/// Opens the base and the store of `config.dir`; replays the log.
+/// Opens the base and the store of `config.dir`, to lead or to follow a master; replays the log.
 ///
 /// # Errors
 /// A text for people.
-pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) -> Result<Arc<Store>, String> {
+pub fn open(
+    config: &Config,
+    budget: &Budget,
+    follows: bool,
+    progress: impl FnMut(Progress),
+) -> Result<Arc<Store>, String> {
     let mut options = store_options(config, budget);
+    options.log.follows = follows;
     if let (Some(reserve), Some(free)) = (&options.reserve, (options.disk_free.0)()) {
         // On a full disk the base cannot even be opened while the reserve holds its room.
         reserve.settle(free, config.disk_free_bytes_min, false);

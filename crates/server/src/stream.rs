@@ -107,6 +107,17 @@ impl Accepted {
     }
 }
 
+/// Puts the halves of a connection together again, for a thread that may wait. None of a unix socket.
+pub fn reunite(reader: Reader, writer: Writer) -> Option<io::Result<std::net::TcpStream>> {
+    match (reader, writer) {
+        (Reader::Tcp(reader), Writer::Tcp(writer)) => {
+            let whole = reader.reunite(writer).map_err(|_| io::Error::other("the halves are of two connections"));
+            Some(whole.and_then(TcpStream::into_std))
+        }
+        _ => None,
+    }
+}
+
 impl Reader {
     /// Reads. A read that does not fill the buffer clears the readiness, which saves a read that would find nothing.
     #[inline]

@@ -1,15 +1,16 @@
-//! The commands about copies of the data: ROLE, REPLICAOF, FAILOVER, WAIT and WAITAOF.
+//! The commands about copies of the data: ROLE, REPLICAOF, REPLCONF, FAILOVER, WAIT and WAITAOF.
 //!
-//! There is no replication yet: this node is a master without replicas, and says so. WAITAOF has a node of its own to
-//! wait for: the log, whose progress the engine knows. How a reply is held back is the engine's, behind [`Act::Wait`].
+//! They only ask and say: connections to masters and replicas are the server's, behind [`Act::Follow`] and
+//! [`SessionChange::HandOver`]. How a reply is held back until replicas or the log have what a client has seen is the
+//! engine's, behind [`Act::Wait`].
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Act, Answer, Host, Wait, WaitKind};
+use crate::host::{Act, Answer, Host, Role, SessionChange, Wait, WaitKind};
 use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
 use haypile_resp::Reply;
 
-pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, FAILOVER, WAIT, WAITAOF];
+pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, REPLCONF, FAILOVER, WAIT, WAITAOF];
 
 const ROLE: Command = Command {
     name: "role",
@@ -25,9 +26,24 @@ const ROLE: Command = Command {
     ..Command::USUAL
 };
 
-/// Answers: a master, the offset of its replication, which has not begun, and its replicas.
-fn role(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
-    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())]))
+/// Answers of a master: the last record of the log, and the replicas; of a replica: its master and how far it is.
+fn role(host: &mut dyn Host, _args: Args) -> Result<Reply> {
+    Ok(match host.role() {
+        Role::Master { offset, replicas } => {
+            let replica = |(host, port, offset): (String, u16, u64)| {
+                Reply::array([host, port.to_string(), offset.to_string()].map(Reply::bulk))
+            };
+            let replicas = replicas.into_iter().map(replica).collect();
+            Reply::array([Reply::bulk("master"), Reply::Integer(offset as i64), Reply::Array(replicas)])
+        }
+        Role::Replica { host, port, state, offset } => Reply::array([
+            Reply::bulk("slave"),
+            Reply::bulk(host),
+            Reply::Integer(i64::from(port)),
+            Reply::bulk(state),
+            Reply::Integer(offset as i64),
+        ]),
+    })
 }
 
 const REPLICAOF: Command = Command {
@@ -38,7 +54,7 @@ const REPLICAOF: Command = Command {
     keys: Keys::NONE,
     summary: "Makes the server a replica of another one, or a master.",
     syntax: "args=(host-port=(host port:integer) | no-one=(NO ONE))",
-    body: Body::Host(replicaof),
+    body: Body::Act(replicaof),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Stale, Flag::NoAsyncLoading],
     ..Command::USUAL
 };
@@ -54,15 +70,61 @@ const SLAVEOF: Command = Command {
 /// The greatest number of a port.
 const PORT_MAX: i64 = 65535;
 
-fn replicaof(_host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn replicaof(host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.is(1, "no") && args.is(2, "one") {
-        // This node is a master already.
-        return Ok(Reply::ok());
+        return Ok(Answer::ok(Act::Follow(None)));
     }
-    match args.int(2) {
-        Ok(0..=PORT_MAX) => Err(Error::text("ERR Haypile cannot be a replica yet")),
-        _ => Err(Error::text("ERR Invalid master port")),
+    let port = match args.int(2) {
+        Ok(port @ 0..=PORT_MAX) => port as u16,
+        _ => return Err(Error::text("ERR Invalid master port")),
+    };
+    if !host.has_disk() {
+        return Err(Error::text("ERR a server with 'engine memory' cannot follow another one"));
     }
+    let name = String::from_utf8(args.get(1).to_vec()).map_err(|_| Error::text("ERR Invalid master host"))?;
+    Ok(Answer::ok(Act::Follow(Some((name, port)))))
+}
+
+const REPLCONF: Command = Command {
+    name: "replconf",
+    since: "3.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "An internal command for configuring the replication stream.",
+    syntax: "",
+    body: Body::Act(replconf),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale, Flag::AllowBusy],
+    syscmd: true,
+    ..Command::USUAL
+};
+
+/// The options that a replica of Redis sends before it asks for anything. Nothing depends on them here.
+const OF_REDIS: [&str; 6] = ["listening-port", "ip-address", "capa", "ack", "getack", "rdb-only"];
+
+fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
+    let option = args.get(1.min(args.len() - 1)).to_ascii_lowercase();
+    match &option[..] {
+        b"haypile-hello" => {
+            let words = host.hello().ok_or(Error::text("ERR this server cannot be followed"))?;
+            return Ok(Reply::Array(words.into_iter().map(Reply::bulk).collect()).into());
+        }
+        b"haypile-follow" | b"haypile-fetch" if !host.is_in_block() => {
+            let words = (1..args.len()).map(|at| args.get(at).to_vec()).collect();
+            return Ok(Answer::with(Reply::None, SessionChange::HandOver(words)));
+        }
+        _ => {}
+    }
+    if args.len().is_multiple_of(2) {
+        return Err(Error::Syntax);
+    }
+    for at in (1..args.len()).step_by(2) {
+        if !OF_REDIS.iter().any(|known| args.is(at, known)) {
+            let option = String::from_utf8_lossy(args.get(at));
+            return Err(Error::text(format!("ERR Unrecognized REPLCONF option: {option}")));
+        }
+    }
+    Ok(Reply::ok().into())
 }
 
 const FAILOVER: Command = Command {
@@ -123,11 +185,17 @@ const WAIT: Command = Command {
 };
 
 fn wait(host: &mut dyn Host, args: Args) -> Result<Answer> {
-    let (replicas, timeout_ms) = (args.int(1)?, timeout_ms(host, args, 2)?);
-    if replicas <= 0 {
-        return Ok(Reply::Integer(0).into());
+    if matches!(host.role(), Role::Replica { .. }) {
+        return Err(Error::text(
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be \
+             writable (which is not the default) writes to replicas are just local and are not propagated.",
+        ));
     }
-    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::Wait, timeout_ms })))
+    let (replicas, timeout_ms) = (args.int(1)?, timeout_ms(host, args, 2)?);
+    // Nobody waits for no replica, but how many have it is asked for all the same.
+    let timeout_ms = if replicas <= 0 { Some(0) } else { timeout_ms };
+    let kind = WaitKind::Wait { replicas: usize::try_from(replicas).unwrap_or(0) };
+    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind, timeout_ms })))
 }
 
 /// A timeout in milliseconds from now on; nothing for 0, which is for ever.
@@ -163,12 +231,18 @@ fn waitaof(host: &mut dyn Host, args: Args) -> Result<Answer> {
         _ => return Err(Error::text("ERR value is out of range, value must between 0 and 1")),
     };
     let out_of_range = || Error::text("ERR value is out of range, must be positive");
-    let replicas = args.int(2).ok().filter(|replicas| *replicas >= 0).ok_or_else(out_of_range)? > 0;
+    let replicas = args.int(2).ok().and_then(|replicas| usize::try_from(replicas).ok()).ok_or_else(out_of_range)?;
     let timeout_ms = timeout_ms(host, args, 3)?;
+    if matches!(host.role(), Role::Replica { .. }) {
+        return Err(Error::text(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and are not \
+             propagated.",
+        ));
+    }
     if local && !host.has_disk() {
         return Err(Error::text("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."));
     }
     // Nothing to wait for, but what it tells about the log is asked for all the same.
-    let timeout_ms = if local || replicas { timeout_ms } else { Some(0) };
-    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::WaitAof { replicas }, timeout_ms })))
+    let timeout_ms = if local || replicas > 0 { timeout_ms } else { Some(0) };
+    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::WaitAof { local, replicas }, timeout_ms })))
 }

@@ -2,8 +2,8 @@
 
 use haypile_commands::host::{
     Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
-    InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replies, Rows, SessionChange,
-    Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
+    InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replication, Replies, Role, Rows,
+    SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -24,6 +24,9 @@ pub struct Session {
     pub password: Option<&'static [u8]>,
     pub logged_in: bool,
     pub closing: bool,
+    /// The master that it was told to follow, or none.
+    pub follows: Option<Option<(String, u16)>>,
+    pub handed_over: Option<Vec<Vec<u8>>>,
     pub wait: Option<Wait>,
     pub in_memory: bool,
     pub is_in_block: bool,
@@ -70,6 +73,7 @@ impl Session {
     fn carry_out(&mut self, act: Act, reply: Reply) -> Reply {
         match act {
             Act::Wait(wait) => self.wait = Some(wait),
+            Act::Follow(master) => self.follows = Some(master),
             Act::Reload(how) => self.reloads.push(how),
             Act::BeginBackup if self.backs_up => return Reply::error("ERR Background save already in progress"),
             Act::BeginBackup => self.backs_up = true,
@@ -105,6 +109,7 @@ impl Session {
             SessionChange::NoTouch(on) => self.done.push(format!("no-touch {on}")),
             SessionChange::Monitor => self.done.push("monitor".to_owned()),
             SessionChange::Close => self.closing = true,
+            SessionChange::HandOver(words) => self.handed_over = Some(words),
             SessionChange::Subscribe(kind, name) => {
                 assert!(self.channels.insert((kind, name.to_vec())), "a subscription begins once");
             }
@@ -316,6 +321,16 @@ impl Storage for Session {
 
     fn last_backup_s(&self) -> u64 {
         1_700_000_000
+    }
+}
+
+impl Replication for Session {
+    fn role(&self) -> Role {
+        Role::Master { offset: 0, replicas: Vec::new() }
+    }
+
+    fn hello(&self) -> Option<Vec<String>> {
+        None
     }
 }
 

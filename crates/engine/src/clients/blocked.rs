@@ -37,7 +37,7 @@ pub enum Unblock {
 #[derive(Default)]
 pub struct Blocked {
     sessions: Mutex<HashMap<u64, Arc<Inbox>>>,
-    /// Some session waits for the log: only then a sync is worth a look at the table.
+    /// Some session waits for the log or for replicas: only then their progress is worth a look at the table.
     waits_for_sync: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ impl Blocked {
         lock(&self.sessions).contains_key(&session)
     }
 
-    /// The log has got further on its way to the disk: has the event loops look.
+    /// The log has got further on its way to the disk or to a replica: has the event loops look.
     pub fn on_sync(&self) {
         if !self.waits_for_sync.swap(false, Ordering::SeqCst) {
             return;
@@ -68,7 +68,7 @@ impl Blocked {
         sessions.into_iter().for_each(|(session, inbox)| inbox.push(Event { session, what: What::Look, begun: None }));
     }
 
-    /// Notes that some session waits for the log; before the sync is asked for.
+    /// Notes that some session waits for the log or for replicas; before it looks how far they are.
     pub(crate) fn wait_for_sync(&self) {
         self.waits_for_sync.store(true, Ordering::SeqCst);
     }
@@ -100,10 +100,5 @@ impl Held {
 
     pub fn left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
-    }
-
-    /// Whether it waits for no more than it has; `synced` tells about the log.
-    pub fn is_satisfied(&self, synced: bool) -> bool {
-        self.wait.kind == (WaitKind::WaitAof { replicas: false }) && synced
     }
 }

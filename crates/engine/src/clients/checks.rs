@@ -14,6 +14,8 @@ pub(crate) const PAUSED: u32 = 1;
 pub(crate) const MONITORED: u32 = 2;
 /// Messages come faster than some event loop takes them.
 pub(crate) const CONGESTED: u32 = 4;
+/// A replica whose master is not there does not serve what it has.
+pub(crate) const STALE: u32 = 64;
 /// Set in a session.
 pub(crate) const UNAUTHENTICATED: u32 = 8;
 /// The client is subscribed and speaks RESP2, in which a message cannot be told from a reply.
@@ -52,6 +54,12 @@ impl Checks {
 
     pub fn set_congested(&self, on: bool) {
         self.set(CONGESTED, on);
+    }
+
+    pub fn set_stale(&self, on: bool) {
+        if (self.bits() & STALE != 0) != on {
+            self.set(STALE, on);
+        }
     }
 
     /// A client begins or ends to be shown all commands.

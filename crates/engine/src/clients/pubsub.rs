@@ -479,9 +479,9 @@ pub struct Change {
 }
 
 impl Session {
-    /// Appends a message, whose head is given in RESP2, unless a reply is half out: then it follows that.
-    pub fn push(&mut self, head: &[u8], payload: &Arc<Payload>, gate: Index, out: &mut impl Sink) {
-        self.depend_on(gate);
+    /// Appends a message, whose head is given in RESP2, unless a reply is half out: then it follows that. The record
+    /// that it depends on was noted before, by `Engine::depend`.
+    pub fn push(&mut self, head: &[u8], payload: &Arc<Payload>, out: &mut impl Sink) {
         match self.is_half_out() || !self.deferred.is_empty() {
             true => append(head, payload, self.state.protocol, &mut self.deferred),
             false => append(head, payload, self.state.protocol, out),

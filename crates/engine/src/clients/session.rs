@@ -48,6 +48,8 @@ pub struct State {
     pub wait: Option<Wait>,
     /// The running command has the data opened again.
     pub reload: Option<Reload>,
+    /// The connection goes to replication, which answers these words.
+    pub handed_over: Option<Vec<Vec<u8>>>,
     /// The acts that the client's event loop carries out once the command, or its block, has taken effect.
     pub(crate) effects: Vec<Effect>,
     /// The acts that are carried out on the server once the command, or its block, has taken effect.
@@ -86,8 +88,10 @@ pub struct Session {
     /// The version of the settings that the parser's limits come from.
     pub(crate) limits_version: u64,
     /// The newest record that a reply made so far depends on: none of them may leave before it is durable.
-    /// Invariant: it never goes back.
+    /// Invariant: it never goes back, but where the store is another one.
     gate: Index,
+    /// The version of the store that `gate` is an index of.
+    pub(crate) store_version: u64,
     /// MULTI was called.
     pub(crate) multi: Option<Box<Multi>>,
     /// The watched keys, if there are any.
@@ -290,6 +294,7 @@ impl Session {
             unmade_bytes: 0,
             limits_version,
             gate: Index(0),
+            store_version: 0,
             multi: None,
             watching: None,
             waiting: Waiting::Nothing,
@@ -304,10 +309,30 @@ impl Session {
         }
     }
 
+    /// Takes the words that replication is to answer on the session's connection.
+    pub fn take_handed_over(&mut self) -> Option<Vec<Vec<u8>>> {
+        self.state.handed_over.take()
+    }
+
     /// The newest record that a reply made so far depends on.
     #[inline]
     pub fn gate(&self) -> Index {
         self.gate
+    }
+
+    /// The newest record of the store of this version that a reply made so far depends on. Records of a store before it
+    /// were on the disk when that one was closed.
+    #[inline]
+    pub fn gate_of(&self, store_version: u64) -> Index {
+        if self.store_version == store_version { self.gate } else { Index(0) }
+    }
+
+    /// The session's replies depend on records of another store from now on, whose indexes may be lower: the data were
+    /// exchanged.
+    #[cold]
+    pub(crate) fn begin_store(&mut self, store_version: u64) {
+        (self.store_version, self.gate) = (store_version, Index(0));
+        self.unacknowledged.iter_mut().for_each(|command| command.gate = Index(0));
     }
 
     /// Has replies from now on wait for this record, too.

@@ -1,39 +1,8 @@
-//! The sections `replication`, `cluster`, `keyspace` and `types`.
+//! The sections `cluster`, `keyspace` and `types`.
 
-use super::field::{Field, constant, gauge, text};
+use super::field::{Field, constant};
 use crate::run::engine::Engine;
 use haypile_store::{Counter, Txn};
-
-const NO_REPLICAS: &str = "There are no replicas yet.";
-
-pub(super) const REPLICATION: &[Field] = &[
-    constant("role", "master", NO_REPLICAS),
-    constant("connected_slaves", "0", NO_REPLICAS),
-    constant("master_failover_state", "no-failover", NO_REPLICAS),
-    text(
-        "master_replid",
-        |engine| engine.store().map_or_else(|| "0".repeat(40), |store| store.history().to_string()),
-        "The history of the data: a new one begins when a stop was not clean.",
-    ),
-    constant("master_replid2", "0000000000000000000000000000000000000000", NO_REPLICAS),
-    gauge(
-        "master_repl_offset",
-        |engine| engine.store().map_or(0, |store| store.log().last().0),
-        "The last record of the log.",
-    ),
-    constant("second_repl_offset", "-1", NO_REPLICAS),
-    constant("repl_backlog_active", "0", NO_REPLICAS),
-    text(
-        "repl_backlog_size",
-        |engine| {
-            let found = engine.settings.get(&[b"repl-backlog-size"]).pop();
-            found.map_or_else(|| "0".into(), |(_, value)| String::from_utf8_lossy(&value).into_owned())
-        },
-        "The directive, which has no effect yet.",
-    ),
-    constant("repl_backlog_first_byte_offset", "0", NO_REPLICAS),
-    constant("repl_backlog_histlen", "0", NO_REPLICAS),
-];
 
 pub(super) const CLUSTER: &[Field] = &[constant("cluster_enabled", "0", "There is no cluster yet.")];
 

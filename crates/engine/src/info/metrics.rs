@@ -5,7 +5,7 @@
 use super::field::{Field, Source};
 use super::figures::{Grows, figure};
 use super::keyspace::{self, TYPES};
-use super::{TABLE, commands, persistence, together};
+use super::{TABLE, commands, persistence, replication, together};
 use crate::clients::statistics::Wait;
 use crate::clients::statistics::counters::Distribution;
 use crate::run::engine::Engine;
@@ -74,7 +74,8 @@ pub(super) fn figure_name(name: &str, grows: Grows) -> String {
 pub(crate) fn page(engine: &Engine) -> String {
     let mut page = Page(String::with_capacity(64 << 10));
     let loading = if engine.store().is_none() { persistence::LOADING } else { &[] };
-    for field in TABLE.iter().flat_map(|section| section.fields).chain(loading) {
+    let of_replica = if engine.is_replica() { replication::OF_REPLICA } else { &[] };
+    for field in TABLE.iter().flat_map(|section| section.fields).chain(loading).chain(of_replica) {
         let Some(name) = name_of(field) else { continue };
         let grows = matches!(field.source, Source::Counter(_) | Source::RealCounter(..));
         page.head(&name, if grows { Kind::Counter } else { Kind::Gauge }, field.about);

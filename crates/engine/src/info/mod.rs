@@ -14,6 +14,7 @@ mod memory;
 pub(crate) mod metrics;
 pub mod page;
 mod persistence;
+mod replication;
 mod server;
 mod stats;
 
@@ -51,7 +52,7 @@ const TABLE: [Section; 21] = [
     section("memory", "Memory", memory::FIELDS),
     section("persistence", "Persistence", persistence::FIELDS),
     section("stats", "Stats", stats::FIELDS),
-    section("replication", "Replication", keyspace::REPLICATION),
+    section("replication", "Replication", replication::FIELDS),
     section("cpu", "CPU", stats::CPU),
     section("modules", "Modules", &[]),
     unusual("commandstats", "Commandstats", &[]),
@@ -112,6 +113,7 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
                 field(out, &format!("wait_usec_{}", wait.name()), &value);
             }
         }
+        "replication" => replication::lines(engine, out),
         "keyspace" => keyspace::keyspace(engine, txn, out),
         "types" => keyspace::types(engine, txn, out),
         "store" | "log" | "cache" | "rocksdb" => {
@@ -148,7 +150,9 @@ mod tests {
     #[test]
     fn every_field_is_there_once_and_explained() {
         let mut seen = std::collections::HashSet::new();
-        for known in TABLE.iter().flat_map(|section| section.fields).chain(persistence::LOADING) {
+        for known in
+            TABLE.iter().flat_map(|section| section.fields).chain(persistence::LOADING).chain(replication::OF_REPLICA)
+        {
             assert!(seen.insert(known.name), "{}", known.name);
             assert!(known.about.ends_with('.'), "{}: {}", known.name, known.about);
         }

@@ -3,7 +3,7 @@
 
 use super::field::Field;
 use super::figures::{FIGURES, Grows};
-use super::{TABLE, commands, metrics, persistence};
+use super::{TABLE, commands, metrics, persistence, replication};
 use std::fmt::Write;
 
 /// The whole page.
@@ -37,6 +37,12 @@ pub fn page() -> String {
     line("|---|---|---|---|");
     persistence::LOADING.iter().for_each(|field| line(&row(field)));
     line("");
+    line("## Replication, on a replica");
+    line("");
+    line("| field | kind | | metric |");
+    line("|---|---|---|---|");
+    replication::OF_REPLICA.iter().for_each(|field| line(&row(field)));
+    line("");
     line("## Store, Log, Cache, RocksDB");
     line("");
     line("Those of RocksDB are as of the last half second: to ask it may take long.");
@@ -52,7 +58,7 @@ pub fn page() -> String {
     line("");
     line("| section | field | |");
     line("|---|---|---|");
-    for (section, field, about) in commands::PATTERNS {
+    for (section, field, about) in commands::PATTERNS.iter().chain(replication::PATTERNS) {
         line(&format!("| {section} | `{field}` | {about} |"));
     }
     line("");

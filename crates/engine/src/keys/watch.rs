@@ -235,6 +235,13 @@ impl Watches {
         self.mark(name, |watcher| space_of(watcher.database) == space && watcher.since_ms <= deadline_ms);
     }
 
+    /// Marks everybody who watches a key that a record of a master has changed; `is_in` tells whether a database has
+    /// it.
+    #[cold]
+    pub fn on_record(&self, name: &[u8], is_in: impl Fn(u32) -> bool) {
+        self.mark(name, |watcher| is_in(watcher.database));
+    }
+
     /// Everything that is watched in these databases.
     pub fn in_databases(&self, databases: &[u32]) -> Vec<(u32, Name)> {
         let mut found = Vec::new();

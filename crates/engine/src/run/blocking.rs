@@ -92,7 +92,7 @@ impl WorkerState {
             engine.dismiss(&waiter);
         }
         let (reply, gate) = match waiter.take_end() {
-            Some(End::Served(reply, gate)) => (reply, gate),
+            Some(End::Served(reply, gate)) => (reply, engine.known_gate(gate)),
             Some(End::Timeout) => (Reply::NullArray, Index(0)),
             Some(End::Error) => (Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(), Index(0)),
             // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.

@@ -4,6 +4,7 @@ use crate::clients::acts::slices;
 use crate::clients::blocked::Unblock;
 use crate::clients::session::State;
 use crate::run::engine::Engine;
+use crate::run::replication::facts::Master;
 use haypile_commands::Error;
 use haypile_commands::host::Act;
 use haypile_resp::Reply;
@@ -67,6 +68,7 @@ impl Engine {
             Act::BeginBackup => self.begin_backup()?,
             Act::PurgeMemory => (self.process.allocator.purge)()
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
+            Act::Follow(master) => return Ok(self.follow(master.map(|(host, port)| Master { host, port }))),
             Act::Shutdown(how) => self.request_shutdown(how)?,
             Act::AbortShutdown => return Err(Error::text("ERR No shutdown in progress.")),
             Act::Session(_) | Act::Publish { .. } => unreachable!("the session's state has these"),

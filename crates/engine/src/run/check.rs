@@ -1,6 +1,6 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, MONITORED};
+use crate::clients::checks::{CONGESTED, MONITORED, STALE};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -56,6 +56,10 @@ impl WorkerState {
                 entry.full_name
             );
             return self.deny(engine, session, entry, call.args, &text, out);
+        }
+        if engine.checks.bits() & STALE != 0 && !entry.flags.has(Flag::Stale) {
+            let text = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+            return self.deny(engine, session, entry, call.args, text, out);
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Checked::Go;

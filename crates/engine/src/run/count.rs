@@ -133,7 +133,7 @@ impl WorkerState {
 
     fn waits_for_log(&self, engine: &Engine, session: &Session) -> bool {
         let durable = engine.store().map_or(Index(u64::MAX), |store| store.log().durable());
-        session.gate() > durable && session.unacknowledged.len() < UNACKNOWLEDGED_MAX
+        session.gate_of(engine.store_version()) > durable && session.unacknowledged.len() < UNACKNOWLEDGED_MAX
     }
 }
 

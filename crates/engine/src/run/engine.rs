@@ -24,6 +24,7 @@ use crate::run::memory::{Allocator, MemoryMarks};
 use crate::run::migrate::Targets;
 use crate::run::pool::Pool;
 use crate::run::reload::Opener;
+use crate::run::replication::facts::Replication;
 use crate::run::room::ReplyRoom;
 use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::{CommandTimes, InfoSection, Shutdown};
@@ -122,6 +123,7 @@ pub struct Engine {
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
+    pub replication: Replication,
     pub(crate) statistics: Arc<Statistics>,
     /// Expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.
     pub(crate) active_expire: AtomicBool,
@@ -180,7 +182,7 @@ impl Engine {
     /// Changes with the store. Who runs on keys looks at it when it is inside the exclusion, which keeps it from
     /// changing.
     #[inline]
-    pub(crate) fn store_version(&self) -> u64 {
+    pub fn store_version(&self) -> u64 {
         self.store_version.load(Ordering::Acquire)
     }
 
@@ -191,6 +193,7 @@ impl Engine {
         if let Some(room) = self.room.get() {
             store.set_room(room.clone());
         }
+        store.set_lacks_replicas(self.lacks_replicas());
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         // Sessions whose replies are held back may have looked while there was no store.

@@ -97,7 +97,7 @@ impl WorkerState {
             }
         };
         engine.counters(self.index).commands.add(commands as u64);
-        if matches!(next, Next::Read | Next::Drain | Next::Close | Next::Abort) {
+        if matches!(next, Next::Read | Next::Drain | Next::Close | Next::Abort | Next::HandOver) {
             session.pins = None;
         }
         self.ahead = ahead;
@@ -249,6 +249,9 @@ impl WorkerState {
         }
         if let Some(how) = session.state.reload.take() {
             return Ok(self.reload(engine, session, how));
+        }
+        if session.state.handed_over.is_some() {
+            return Ok(Next::HandOver);
         }
         let reply = engine.carry_out(&mut session.state, reply, false);
         self.show_changes(engine, session, Index(0));

@@ -42,7 +42,7 @@ impl Worker {
         let version = engine.store_version();
         let Some(store) = engine.store() else { return false };
         let store = &*store;
-        if !may_expire(engine, now_ms)
+        if !may_expire(engine, store, now_ms)
             || !has_deadlines(engine, store)
             || matches!(store.pressure_to_shrink(), WritePressure::Stop(_))
         {
@@ -83,7 +83,7 @@ impl Worker {
     /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.
     pub fn expire_in_base(&mut self) {
         let Some(store) = self.engine.store() else { return };
-        if may_expire(&self.engine, self.engine.now_ms())
+        if may_expire(&self.engine, &store, self.engine.now_ms())
             && has_deadlines(&self.engine, &store)
             && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel)
         {
@@ -128,7 +128,7 @@ impl Engine {
             // Keys that are due in the memtable but have their rows on disk come here too.
             for due in due.iter().chain(&store.due_deadlines(now_ms, BATCH)) {
                 // A pause of expiry may have begun meanwhile.
-                if !may_expire(self, self.now_ms()) {
+                if !may_expire(self, store, self.now_ms()) {
                     return;
                 }
                 let Some(inside) = PoolInside::try_enter(&self.exclusion, || Box::new(|| ())) else { break };
@@ -147,9 +147,9 @@ impl Engine {
 }
 
 /// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets
-/// no news.
-fn may_expire(engine: &Engine, now_ms: u64) -> bool {
-    engine.checks.paused(now_ms).is_none()
+/// no news. A replica's master removes them.
+fn may_expire(engine: &Engine, store: &Store, now_ms: u64) -> bool {
+    !store.takes_no_writes() && engine.checks.paused(now_ms).is_none()
 }
 
 /// Whether there is something to look for.

@@ -6,9 +6,10 @@ use crate::keys::waiters::End;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;
-use haypile_commands::host::{Wait, WaitKind};
+use haypile_commands::host::{Reached, Wait, WaitKind};
 use haypile_log::Index;
 use haypile_resp::Reply;
+use haypile_store::Store;
 use std::time::{Duration, Instant};
 
 impl Engine {
@@ -28,15 +29,28 @@ impl Engine {
 }
 
 impl Held {
-    /// Asks for what is missing, and whether it is there by now.
-    fn is_synced(&self, engine: &Engine) -> bool {
-        let Some(store) = engine.store() else { return false };
-        if store.log().synced() < self.through {
-            // In this order: a sync that ends in between finds the mark.
-            engine.blocked.wait_for_sync();
+    /// Asks for what is missing; returns how far it is by now.
+    fn reached(&self, engine: &Engine) -> Reached {
+        let Some(store) = engine.store() else { return Reached::default() };
+        // In this order: progress in between finds the mark.
+        engine.blocked.wait_for_sync();
+        if matches!(self.wait.kind, WaitKind::WaitAof { local: true, .. }) && store.log().synced() < self.through {
             store.log().request_sync();
         }
-        store.log().synced() >= self.through
+        engine.reached(&store, self.through)
+    }
+}
+
+impl Engine {
+    /// Returns how far the records through `through` have got.
+    fn reached(&self, store: &Store, through: Index) -> Reached {
+        let (replicas, synced_replicas) = self.replication.acknowledged(through);
+        Reached { synced: store.log().synced() >= through, replicas, synced_replicas }
+    }
+
+    /// A replica has acknowledged something: replies that wait for it are looked at.
+    pub fn on_acknowledged(&self) {
+        self.blocked.on_sync();
     }
 }
 
@@ -67,9 +81,9 @@ impl WorkerState {
             Some(What::Unblocked(how)) => Some(how),
             _ => None,
         };
-        let synced = matches!(held.wait.kind, WaitKind::WaitAof { .. }) && held.is_synced(engine);
+        let reached = if held.sleeps() { Reached::default() } else { held.reached(engine) };
         if unblocked.is_none() {
-            let ends = held.is_over() || held.is_satisfied(synced);
+            let ends = held.is_over() || held.wait.is_satisfied(reached);
             // A session that CLIENT UNBLOCK has let go meanwhile waits for the event that says how.
             if !ends || !held.sleeps() && !engine.blocked.remove(session.id) {
                 let time = if ends { None } else { held.left() };
@@ -79,7 +93,7 @@ impl WorkerState {
         }
         let reply = match unblocked {
             Some(Unblock::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
-            _ => held.wait.reply(synced),
+            _ => held.wait.reply(reached),
         };
         self.reply(engine, session, reply, Index(0), out)
     }
@@ -88,6 +102,6 @@ impl WorkerState {
 /// Returns the reply of a command that waits in a transaction, where nothing waits: as if its time were over at once.
 pub(crate) fn reply_at_once(engine: &Engine, wait: Wait) -> Reply {
     // Which records are the client's own is not known here: none of them is missing if no record is.
-    let is_synced = |store: crate::run::engine::StoreRef| store.log().synced() >= store.log().last();
-    wait.reply(engine.store().is_some_and(is_synced))
+    let reached = engine.store().map(|store| engine.reached(&store, store.log().last()));
+    wait.reply(reached.unwrap_or_default())
 }

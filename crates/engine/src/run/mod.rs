@@ -24,6 +24,7 @@ pub(crate) mod backups;
 pub(crate) mod expiry;
 pub(crate) mod migrate;
 pub(crate) mod reload;
+pub(crate) mod replication;
 
 pub(crate) mod carry_out;
 pub(crate) mod check;

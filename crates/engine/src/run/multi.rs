@@ -13,6 +13,7 @@ use crate::run::reply::discarded;
 use crate::run::short::ARGUMENTS_AT_ONCE;
 use crate::run::wait::timed;
 use crate::run::worker::{Next, WorkerState};
+use haypile_commands::error::refusal;
 use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::{Args, OwnedArgs, Reply};
@@ -35,6 +36,11 @@ impl WorkerState {
         // A block may have to be dropped and run again, but keys that another server was sent cannot be taken back.
         if entry.flags.has(Flag::NoMulti) || matches!(entry.command.body, Body::Migrate(_)) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
+        }
+        if entry.flags.has(Flag::Write)
+            && let Some(why) = engine.store().and_then(|store| store.refusal_of_writes())
+        {
+            return self.refuse(engine, session, Reply::error(refusal(&why)), out);
         }
         let bytes = args.bytes_len();
         if bytes >= RESERVED_BYTES_MIN && !engine.reserve(session, bytes) {

@@ -9,6 +9,7 @@
 use crate::keys::admission::ExclusionHeld;
 use crate::keys::exclusion::Exclusive;
 use crate::run::engine::{Engine, StoreRef};
+use crate::sync::lock;
 use haypile_commands::host::{Reload, Shutdown};
 use haypile_store::Store;
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use std::time::{Duration, Instant};
 
 /// Opens the data; the server's part, which knows where they are.
 pub trait Opener: Send + Sync {
-    /// Opens them as the configuration says now.
+    /// Opens them as the configuration says now, to lead or to follow a master.
     ///
     /// # Errors
     /// A text for people.
-    fn open(&self) -> Result<Arc<Store>, String>;
+    fn open(&self, follows: bool) -> Result<Arc<Store>, String>;
 
     /// The store is in place: tells it what CONFIG SET may have changed while it was not.
     fn opened(&self, store: &Store);
@@ -49,6 +50,21 @@ impl Engine {
     /// # Errors
     /// A text for people. Either nothing has changed, or the server is told to stop.
     pub(crate) fn reload(&self, how: Reload) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        self.open_again(how, self.is_replica(), &mut || Ok(()))
+    }
+
+    /// Closes the data and opens them again, to lead or to follow, with `between` in between. The caller holds the lock
+    /// of the data. Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// A text for people. Either nothing has changed, or the server is told to stop.
+    pub(crate) fn open_again(
+        &self,
+        how: Reload,
+        follows: bool,
+        between: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<(), String> {
         let opener = self.opener.get().ok_or("this server cannot open its data again")?;
         let old = self.store_arc().ok_or("the data are not loaded")?;
         if self.settings.config().engine == haypile_config::Engine::Memory {
@@ -59,7 +75,13 @@ impl Engine {
             old.flush_now()?;
         }
         let held = self.hold_exclusion_without_views(&old)?;
-        let exchanged = self.exchange(old, how, &**opener);
+        let exchanged = self.exchange(old, how, &mut || {
+            between()?;
+            opener.open(follows)
+        });
+        if let (Ok(()), Some(store)) = (&exchanged, self.store()) {
+            opener.opened(&store);
+        }
         if self.store().is_none() {
             held.keep();
         }
@@ -82,7 +104,8 @@ impl Engine {
         }
     }
 
-    fn hold_exclusion(&self) -> ExclusionHeld<'_> {
+    /// Waits until nobody runs on keys.
+    pub(crate) fn hold_exclusion(&self) -> ExclusionHeld<'_> {
         loop {
             let (tell, told) = channel();
             let held = ExclusionHeld::try_hold(&self.exclusion, |answer| {
@@ -101,7 +124,12 @@ impl Engine {
     }
 
     /// The caller runs exclusively.
-    fn exchange(&self, old: Arc<Store>, how: Reload, opener: &dyn Opener) -> Result<(), String> {
+    fn exchange(
+        &self,
+        old: Arc<Store>,
+        how: Reload,
+        open: &mut dyn FnMut() -> Result<Arc<Store>, String>,
+    ) -> Result<(), String> {
         // While this fails, nothing has happened.
         old.log().sync_through(old.log().last()).map_err(|error| error.to_string())?;
         let closed = match how {
@@ -114,10 +142,9 @@ impl Engine {
             sleep(LOOK);
         }
         drop(old);
-        match closed.and_then(|()| opener.open()) {
+        match closed.and_then(|()| open()) {
             Ok(store) => {
-                self.attach(store.clone());
-                opener.opened(&store);
+                self.attach(store);
                 Ok(())
             }
             Err(why) => {

@@ -17,6 +17,27 @@ pub(crate) fn discarded(why: &str) -> Reply {
     Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
+impl Engine {
+    /// Has the session's replies from now on wait for this record.
+    #[inline]
+    pub fn depend(&self, session: &mut Session, gate: Index) {
+        if gate == Index(0) {
+            return;
+        }
+        let version = self.store_version();
+        if session.store_version == version {
+            return session.depend_on(gate);
+        }
+        session.begin_store(version);
+        session.depend_on(self.known_gate(gate));
+    }
+
+    /// Returns an index that the log has or will have soon: a gate may be of a store before this one, which was synced.
+    pub fn known_gate(&self, gate: Index) -> Index {
+        if gate == Index(0) { gate } else { gate.min(self.store().map_or(Index(0), |store| store.log().last())) }
+    }
+}
+
 impl WorkerState {
     /// Encodes a reply whose command has ended.
     #[inline]
@@ -28,7 +49,7 @@ impl WorkerState {
         gate: Index,
         out: &mut Vec<u8>,
     ) -> Next {
-        session.depend_on(gate);
+        engine.depend(session, gate);
         if reply.is_error() {
             self.outcome = Outcome::Failed;
             engine.counters(self.index).error_replies.add(1);

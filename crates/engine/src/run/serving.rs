@@ -107,7 +107,11 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    fn serve_key(&mut self, txn: &mut Txn<'_>, database: u32, name: &[u8]) -> Result<(), Stop> {
+    /// Serves those who wait for a key, in order of arrival.
+    ///
+    /// # Errors
+    /// The run is to be dropped.
+    pub fn serve_key(&mut self, txn: &mut Txn<'_>, database: u32, name: &[u8]) -> Result<(), Stop> {
         let mut ticket = 0;
         while self.engine.waiters.has(database, name) {
             txn.select(database);

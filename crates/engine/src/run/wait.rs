@@ -107,7 +107,7 @@ impl WorkerState {
                 self.count_block(engine, session, finished.called);
                 match finished.waiter {
                     Some(waiter) => self.wait_for_keys(engine, session, waiter, out),
-                    None => self.reply(engine, session, finished.reply, finished.gate, out),
+                    None => self.reply(engine, session, finished.reply, engine.known_gate(finished.gate), out),
                 }
             }
             (Waiting::Pool, What::Watching(watching)) => {

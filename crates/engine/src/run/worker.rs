@@ -92,6 +92,8 @@ pub enum Next {
     Drain,
     /// Send the output, then close.
     Close,
+    /// Send the output, then hand the connection to replication, with `Session::take_handed_over`.
+    HandOver,
     /// Close at once: output that has not left never does, and what has come behind is not looked at.
     Abort,
 }

@@ -76,7 +76,7 @@ impl Reopen {
 }
 
 impl Opener for Reopen {
-    fn open(&self) -> Result<Arc<Store>, String> {
+    fn open(&self, _follows: bool) -> Result<Arc<Store>, String> {
         if let Some(gate) = &*self.gate.lock().expect("no panic")
             && gate.recv_timeout(PATIENCE).map_err(|error| error.to_string())?
         {
@@ -254,13 +254,15 @@ impl Server {
     /// Hands clients what others have sent them.
     fn take_notices(&mut self) {
         let Server { worker, clients, .. } = self;
+        let engine = worker.engine().clone();
         worker.take_notices(|session, delivery| {
             let client = clients.iter_mut().find(|client| client.session.id == session);
             let client = client.expect("a notice is for a session");
             match delivery {
                 Delivery::Push { head, payload, gate } => {
                     client.heard_gate = gate;
-                    client.session.push(head, payload, gate, &mut client.output);
+                    engine.depend(&mut client.session, gate);
+                    client.session.push(head, payload, &mut client.output);
                 }
                 Delivery::Event(event) => _ = client.session.deliver_unasked(event),
                 Delivery::Close => client.next = Next::Close,

@@ -5,6 +5,7 @@
 //! beyond a bound. Replies leave in the tick or before it (`event_loop`); a task of its own writes the bytes that a
 //! socket does not take at once.
 
+use crate::event_loop::hand_over::hand_over;
 use crate::event_loop::rest::{Rest, SHORT_STEP_BYTES};
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::{Output, SPARE_BYTES_MAX};
@@ -108,6 +109,20 @@ struct Turns {
 /// The error when the client has closed, or its connection broke.
 struct Lost;
 
+/// The end of an event loop's service to a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Lost,
+    /// Replication has the connection from here on.
+    HandedOver,
+}
+
+impl From<Lost> for End {
+    fn from(Lost: Lost) -> End {
+        End::Lost
+    }
+}
+
 /// The reason why a connection sends, which says how much may leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
@@ -130,9 +145,13 @@ enum Sent {
 pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut reader: Reader) {
     let mut rest = Rest::default();
     // The loop ends when the client does, or when the connection is to be closed.
-    let _ = connection.run(&event_loop, &mut reader, &mut rest).await;
+    let end = connection.run(&event_loop, &mut reader, &mut rest).await;
     connection.lost.set(true);
+    let words = connection.state.borrow_mut().session.take_handed_over();
     event_loop.forget(&connection);
+    if let (Err(End::HandedOver), Some(words)) = (end, words) {
+        hand_over(&event_loop, connection, reader, &rest, words).await;
+    }
 }
 
 impl Connection {
@@ -154,12 +173,7 @@ impl Connection {
         }
     }
 
-    async fn run(
-        self: &Rc<Self>,
-        event_loop: &Rc<EventLoop>,
-        reader: &mut Reader,
-        rest: &mut Rest,
-    ) -> Result<(), Lost> {
+    async fn run(self: &Rc<Self>, event_loop: &Rc<EventLoop>, reader: &mut Reader, rest: &mut Rest) -> Result<(), End> {
         poll_fn(|cx| {
             // One task awaits all events of this connection.
             *self.waker.borrow_mut() = Some(cx.waker().clone());
@@ -178,7 +192,7 @@ impl Connection {
                         tokio::task::yield_now().await;
                         // A command that takes steps has nothing under way between them.
                         if self.lost.get() && self.state.borrow().session.takes_steps() {
-                            return Err(Lost);
+                            return Err(End::Lost);
                         }
                     }
                     Next::Wait => poll_fn(|_| self.poll_event()).await,
@@ -190,9 +204,13 @@ impl Connection {
                     Next::Drain => self.stay_until_drained(event_loop).await?,
                     Next::Close => {
                         poll_fn(|_| self.poll_drained(0)).await?;
-                        return Err(Lost);
+                        return Err(End::Lost);
                     }
-                    Next::Abort => return Err(Lost),
+                    Next::HandOver => {
+                        poll_fn(|_| self.poll_drained(0)).await?;
+                        return Err(End::HandedOver);
+                    }
+                    Next::Abort => return Err(End::Lost),
                 }
                 if !matches!(next, Next::Yield | Next::Drain) {
                     let turns = self.turns.get();
@@ -384,7 +402,7 @@ impl Connection {
         if worker.has_jobs() {
             event_loop.ask_for_tick();
         }
-        let gate = session.gate();
+        let gate = session.gate_of(event_loop.engine.store_version());
         if turn.next == Next::Abort {
             self.close(output);
         }
@@ -427,7 +445,7 @@ impl Connection {
             state.output.discard();
             return false;
         }
-        let gate = state.session.gate();
+        let gate = state.session.gate_of(event_loop.engine.store_version());
         let waits = state.output.release(gate, durable);
         if waits {
             state.output.shrink(&mut event_loop.spares.borrow_mut());
@@ -498,7 +516,8 @@ impl Connection {
             Delivery::Push { head, payload, gate } => {
                 let State { session, output } = &mut *state;
                 output.buffer(&mut event_loop.spares.borrow_mut());
-                session.push(head, payload, gate, output);
+                event_loop.engine.depend(session, gate);
+                session.push(head, payload, output);
                 self.limit(event_loop, &mut state);
                 self.count(event_loop, &state);
                 if !self.dirty.replace(true) {
@@ -658,6 +677,11 @@ impl Connection {
         let Turns { since_us, commands, waited } = self.turns.take();
         let histogram = if waited { &counters.waited_us } else { &counters.inline_us };
         histogram.add(now_us.saturating_sub(since_us), commands);
+    }
+
+    /// Returns the half that writes.
+    pub fn into_writer(self) -> Writer {
+        self.writer
     }
 
     /// Ends the session.

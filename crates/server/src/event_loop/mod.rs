@@ -9,11 +9,13 @@
 //! of their own, between which every connection has a turn.
 
 mod connection;
+mod hand_over;
 mod rest;
 
 use crate::event_loop::connection::{Connection, Sending};
 use crate::mailbox::Mailbox;
 use crate::output::Spares;
+use crate::replication::Replication;
 use crate::stream::Accepted;
 use haypile_commands::host::ClientType;
 use haypile_config::{Config, Limit};
@@ -53,6 +55,7 @@ pub struct EventLoop {
     pub scratch: RefCell<Box<[u8]>>,
     pub spares: RefCell<Spares>,
     pub mailbox: Arc<Mailbox>,
+    pub replication: Arc<Replication>,
     inbox: Arc<Inbox>,
     index: usize,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
@@ -105,7 +108,12 @@ pub fn now_us() -> u64 {
 }
 
 /// Runs event loop `index` on this thread until its mailbox says stop.
-pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io::Result<()> {
+pub fn run(
+    engine: Arc<Engine>,
+    index: usize,
+    mailbox: Arc<Mailbox>,
+    replication: Arc<Replication>,
+) -> std::io::Result<()> {
     let (sleeping, waking) = (engine.clone(), engine.clone());
     let runtime = Builder::new_current_thread()
         .enable_io()
@@ -126,6 +134,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
         spares: RefCell::default(),
         mailbox: mailbox.clone(),
+        replication,
         index,
         connections: RefCell::default(),
         dirty: RefCell::default(),

@@ -116,7 +116,7 @@ fn into_directory(
         budget.presence = budget.presence.min(bytes / BYTES_OF_FILE_FOR_PRESENCE);
     }
     let data_dir = DataDir::take(config)?;
-    let store = storage::open(config, &budget, |_| ())?;
+    let store = storage::open(config, &budget, false, |_| ())?;
     // An import is not bound by the time of a replay, so that only memory starts a flush: fewer and larger ones, and
     // less to compact.
     store.set_flush_bounds(config.flush_log_bytes.max(budget.memtable), config.disk_free_bytes_min);

@@ -55,6 +55,8 @@ pub enum Act {
     Shutdown(Shutdown),
     /// Takes a shutdown that is under way back.
     AbortShutdown,
+    /// Follows the server of this host and port, or none. The reply says so if that is no change.
+    Follow(Option<(String, u16)>),
     /// Closes and opens the data again; the reply is held back until then. An error in a transaction.
     Reload(Reload),
     /// Holds the reply back, which is then made by [`Wait::reply`]. In a transaction nothing is held back.

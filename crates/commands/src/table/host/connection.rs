@@ -49,6 +49,8 @@ pub enum SessionChange {
     Monitor,
     /// Closes the connection after the reply of the running command.
     Close,
+    /// Hands the connection to replication, which answers these words of REPLCONF.
+    HandOver(Vec<Vec<u8>>),
     /// Begins a subscription that the client does not have.
     Subscribe(Channels, Arc<[u8]>),
     /// Ends a subscription that the client has.
@@ -87,20 +89,41 @@ pub struct Wait {
 pub enum WaitKind {
     /// DEBUG SLEEP.
     Sleep,
-    /// WAIT for replicas, which there are none of.
-    Wait,
-    /// WAITAOF until all that the client has seen is on the disk; or for replicas as well, which there are none of.
-    WaitAof { replicas: bool },
+    /// WAIT until so many replicas have all that the client has seen.
+    Wait { replicas: usize },
+    /// WAITAOF until all that the client has seen is on the disk: here, if `local`, and on so many replicas.
+    WaitAof { local: bool, replicas: usize },
+}
+
+/// How far that has got which a client has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Whether it is on the disk here.
+    pub synced: bool,
+    /// The number of replicas that have it.
+    pub replicas: usize,
+    /// The number of replicas that have it on their disks.
+    pub synced_replicas: usize,
 }
 
 impl Wait {
-    /// The reply at the end of the wait, whatever ended it. `synced` says whether all that the client has seen is on
-    /// the disk.
-    pub fn reply(self, synced: bool) -> Reply {
+    /// Whether there is nothing more to wait for.
+    pub fn is_satisfied(self, reached: Reached) -> bool {
+        match self.kind {
+            WaitKind::Sleep => false,
+            WaitKind::Wait { replicas } => reached.replicas >= replicas,
+            WaitKind::WaitAof { local, replicas } => (reached.synced || !local) && reached.synced_replicas >= replicas,
+        }
+    }
+
+    /// The reply at the end of the wait, whatever ended it.
+    pub fn reply(self, reached: Reached) -> Reply {
         match self.kind {
             WaitKind::Sleep => Reply::ok(),
-            WaitKind::Wait => Reply::Integer(0),
-            WaitKind::WaitAof { .. } => Reply::array([i64::from(synced), 0].map(Reply::Integer)),
+            WaitKind::Wait { .. } => Reply::Integer(reached.replicas as i64),
+            WaitKind::WaitAof { .. } => {
+                Reply::array([i64::from(reached.synced), reached.synced_replicas as i64].map(Reply::Integer))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ mod connection;
 mod memory;
 mod process;
 mod pubsub;
+mod replication;
 mod statistics;
 mod storage;
 mod users;
@@ -21,10 +22,11 @@ mod users;
 pub use act::{Act, Answer};
 pub use clients::{ClientFilter, ClientType, Clients, Paused};
 pub use config::Config;
-pub use connection::{Connection, Library, Replies, SessionChange, Wait, WaitKind};
+pub use connection::{Connection, Library, Reached, Replies, SessionChange, Wait, WaitKind};
 pub use memory::{Memory, MemoryFacts};
 pub use process::{DebugAccess, Process, Shutdown};
 pub use pubsub::{Audience, Channels, PubSub};
+pub use replication::{Replication, Role};
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
 pub use storage::{Reload, Storage};
 pub use users::Users;
@@ -36,7 +38,7 @@ use haypile_store::Txn;
 
 /// The connection that a command came by, and the server behind it.
 pub trait Host:
-    Clock + Connection + Users + Clients + PubSub + Config + Memory + Statistics + Storage + Process + Rows
+    Clock + Connection + Users + Clients + PubSub + Config + Memory + Statistics + Storage + Replication + Process + Rows
 {
     /// The commands that this server has, by the names that it gave them.
     fn table(&self) -> &Table;

@@ -62,6 +62,7 @@ impl SessionHost<'_, '_> {
             }
             SessionChange::NoEvict(on) => state.no_evict = on,
             SessionChange::Close => state.closing = true,
+            SessionChange::HandOver(words) => state.handed_over = Some(words),
             // A client that gets no replies at all skips none.
             SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
             SessionChange::Replies(replies) => state.replies = replies,

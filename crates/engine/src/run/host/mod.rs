@@ -10,6 +10,7 @@ mod connection;
 mod memory;
 mod process;
 mod pubsub;
+mod replication;
 mod statistics;
 mod storage;
 mod users;

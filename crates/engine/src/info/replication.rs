@@ -1,0 +1,185 @@
+//! The section `replication`: fields of every server, those of a replica, and a line for each replica.
+//!
+//! An offset is an index of the log.
+
+use super::field::{Field, constant, gauge, real, text};
+use crate::run::engine::Engine;
+use crate::run::replication::facts::{DownstreamState, Link, Upstream};
+use std::time::{Duration, Instant};
+
+const NOT_YET: &str = "Comes with FAILOVER.";
+
+pub(super) const FIELDS: &[Field] = &[
+    text("role", |engine| if engine.is_replica() { "slave".into() } else { "master".into() }, "`master` or `slave`."),
+    gauge("connected_slaves", |engine| engine.replication.downstream().len() as u64, "Connected replicas."),
+    constant("master_failover_state", "no-failover", NOT_YET),
+    text(
+        "master_replid",
+        |engine| engine.store().map_or_else(|| "0".repeat(40), |store| store.history().to_string()),
+        "The history of the data: a new one begins when a stop was not clean, and when a replica becomes a master.",
+    ),
+    text(
+        "master_replid2",
+        |engine| before(engine).map_or_else(|| "0".repeat(40), |(history, _)| history),
+        "The history before that one; zeros if there was none.",
+    ),
+    gauge(
+        "master_repl_offset",
+        |engine| engine.store().map_or(0, |store| store.log().last().0),
+        "The last record of the log.",
+    ),
+    text(
+        "second_repl_offset",
+        |engine| before(engine).map_or_else(|| "-1".into(), |(_, after)| (after + 1).to_string()),
+        "The first record that the history before does not have; -1 if there was none.",
+    ),
+    constant("repl_backlog_active", "1", "The log is always there."),
+    gauge(
+        "repl_backlog_size",
+        |engine| engine.store().map_or(0, |store| store.log().stats().bytes),
+        "Bytes of the log on disk.",
+    ),
+    gauge(
+        "repl_backlog_first_byte_offset",
+        |engine| engine.store().map_or(0, |store| store.log().stats().first.0),
+        "The oldest record that the log has.",
+    ),
+    gauge(
+        "repl_backlog_histlen",
+        |engine| {
+            engine.store().map_or(0, |store| (store.log().last().0 + 1).saturating_sub(store.log().stats().first.0))
+        },
+        "Records that the log has.",
+    ),
+];
+
+/// The fields of a replica.
+pub(super) const OF_REPLICA: &[Field] = &[
+    text(
+        "master_host",
+        |engine| of(engine, |master| master.master.host.clone()),
+        "The master's address, as REPLICAOF gave it.",
+    ),
+    text("master_port", |engine| of(engine, |master| master.master.port.to_string()), "Its port."),
+    text(
+        "master_link_status",
+        |engine| of(engine, |master| if master.link == Link::Connected { "up" } else { "down" }.into()),
+        "`up` while records come.",
+    ),
+    text(
+        "master_last_io_seconds_ago",
+        |engine| of(engine, |master| master.heard.map_or_else(|| "-1".into(), |at| at.elapsed().as_secs().to_string())),
+        "Seconds since the master was heard of; -1 if it never was.",
+    ),
+    text(
+        "master_sync_in_progress",
+        |engine| of(engine, |master| u8::from(matches!(master.link, Link::Copy { .. })).to_string()),
+        "1 while a copy of the master's data is fetched.",
+    ),
+    text(
+        "master_sync_total_bytes",
+        |engine| of(engine, |master| copied(master).1.to_string()),
+        "Bytes of that copy; 0 if there is none.",
+    ),
+    text(
+        "master_sync_read_bytes",
+        |engine| of(engine, |master| copied(master).0.to_string()),
+        "Bytes of it that have come.",
+    ),
+    text(
+        "master_link_down_since_seconds",
+        |engine| {
+            of(engine, |master| master.down_since.map_or(-1, |since| since.elapsed().as_secs() as i64).to_string())
+        },
+        "Seconds since the connection was lost; -1 if it is there.",
+    ),
+    text(
+        "master_link_error",
+        |engine| {
+            of(engine, |master| match &master.link {
+                Link::Connect(Some(why)) => why.replace(['\r', '\n'], " "),
+                _ => String::new(),
+            })
+        },
+        "Why the last connection ended, while there is none.",
+    ),
+    gauge("slave_read_repl_offset", last, "The last record that has come."),
+    gauge("slave_repl_offset", last, "The last record that was applied."),
+    gauge(
+        "slave_lag_records",
+        |engine| engine.replication.upstream().map_or(0, |master| master.master_last.0.saturating_sub(last(engine))),
+        "Records that the master has said to have and that have not come.",
+    ),
+    real(
+        "slave_lag_seconds",
+        |engine| engine.replication.upstream().and_then(|master| master.lag()).map_or(-1.0, |lag| lag.as_secs_f64()),
+        3,
+        "Seconds since this replica had all that its master had said to have; -1 if it never had.",
+    ),
+    gauge(
+        "slave_priority",
+        |engine| engine.settings.config().replication.priority.into(),
+        "`replica-priority`, for Sentinel.",
+    ),
+    constant("slave_read_only", "1", "A replica takes no writes."),
+    gauge(
+        "replica_announced",
+        |engine| engine.settings.config().replication.announced.into(),
+        "`replica-announced`, for Sentinel.",
+    ),
+];
+
+/// The names of lines that depend on what there is: section, name and meaning.
+pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
+    ("replication", "min_slaves_good_slaves", "Replicas that count for `min-replicas-to-write`, where that is set."),
+    (
+        "replication",
+        "slaveN",
+        "A connected replica: its address, its state (`wait_bgsave`, `send_bulk`, `online`), the last record that it has applied, and the \
+     seconds since it acknowledged something.",
+    ),
+];
+
+/// Appends what depends on the role, and a line for each replica.
+pub(super) fn lines(engine: &Engine, out: &mut String) {
+    if engine.is_replica() {
+        OF_REPLICA.iter().for_each(|known| super::field(out, known.name, &known.value(engine)));
+    }
+    let config = engine.settings.config();
+    if config.replication.min_replicas > 0 && config.replication.max_lag_s > 0 {
+        let lag_max = Duration::from_secs(config.replication.max_lag_s.into());
+        super::field(out, "min_slaves_good_slaves", &engine.replication.good_replicas(lag_max).to_string());
+    }
+    for (number, replica) in engine.replication.downstream().iter().enumerate() {
+        let state = match replica.state {
+            DownstreamState::WaitCopy => "wait_bgsave",
+            DownstreamState::SendCopy => "send_bulk",
+            DownstreamState::Online => "online",
+        };
+        let (host, port, offset) = (&replica.host, replica.port, replica.applied);
+        let lag = Instant::now().saturating_duration_since(replica.acknowledged).as_secs();
+        let text = format!("ip={host},port={port},state={state},offset={offset},lag={lag}");
+        super::field(out, &format!("slave{number}"), &text);
+    }
+}
+
+fn of(engine: &Engine, value: impl Fn(&Upstream) -> String) -> String {
+    engine.replication.upstream().as_ref().map_or_else(String::new, value)
+}
+
+fn last(engine: &Engine) -> u64 {
+    engine.store().map_or(0, |store| store.log().last().0)
+}
+
+fn copied(master: &Upstream) -> (u64, u64) {
+    match master.link {
+        Link::Copy { done, total } => (done, total),
+        _ => (0, 0),
+    }
+}
+
+/// Returns the history before the present one, and the last index that both share.
+fn before(engine: &Engine) -> Option<(String, u64)> {
+    let (parent, fork) = engine.store()?.log().histories().newest()?.parent()?;
+    Some((parent.to_string(), fork.0))
+}

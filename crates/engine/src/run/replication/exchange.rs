@@ -1,0 +1,50 @@
+//! Changes of the store that replication asks for: it begins to follow, takes a master's copy in, or leads.
+
+use crate::run::engine::Engine;
+use crate::sync::lock;
+use haypile_commands::host::Reload;
+
+impl Engine {
+    /// Has the data follow a master, if they do not yet. Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// A text for people. Either nothing has changed, or the server is told to stop.
+    pub fn follow_master(&self) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        if self.store().is_some_and(|store| store.follows()) {
+            return Ok(());
+        }
+        self.open_again(Reload::Base, true, &mut || Ok(()))
+    }
+
+    /// Puts a copy of a master's data in the place of these. `put` does so where they lie, while nothing has them open.
+    /// Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// A text for people. Either nothing has changed, or the server is told to stop.
+    pub fn adopt_copy(&self, put: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        self.open_again(Reload::Log, true, put)
+    }
+
+    /// Has the data lead, if they do not yet: in a history of their own, from which on clients' writes are taken.
+    ///
+    /// # Errors
+    /// A text for people. The data follow still, or are not open.
+    pub fn lead(&self) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        let store = self.store_arc().ok_or("the data are not loaded")?;
+        if !store.follows() {
+            if !store.takes_no_writes() {
+                return Ok(());
+            }
+            // The data were about to follow.
+            drop(store);
+            return self.open_again(Reload::Base, false, &mut || Ok(()));
+        }
+        let _alone = self.hold_exclusion();
+        let start = store.lead().map_err(|error| error.to_string())?;
+        tracing::info!("the data lead from record {} on, in history {}", start.after().next(), start.history);
+        Ok(())
+    }
+}

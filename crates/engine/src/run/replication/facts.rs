@@ -1,0 +1,172 @@
+//! The facts of replication, which INFO and ROLE tell: which server this one follows, and who follows it.
+
+use crate::sync::{Mutex, MutexGuard, lock};
+use haypile_log::Index;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A server that another one follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Master {
+    pub host: String,
+    pub port: u16,
+}
+
+/// Connects to masters, and knows when it is to do so.
+pub trait Replicator: Send + Sync {
+    /// The master has changed, or there is none any more. Returns at once.
+    fn on_master(&self, master: Option<Master>);
+
+    /// The words with which this server answers one that wants to follow it.
+    fn hello(&self) -> Vec<String>;
+}
+
+/// The state of a replica's connection to its master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// The replica tries to connect, or will again; the reason why the last connection ended.
+    Connect(Option<String>),
+    /// The replica has a connection and says what it has.
+    Handshake,
+    /// The replica fetches a copy of its master's data: bytes that it has, and all.
+    Copy { done: u64, total: u64 },
+    /// The replica takes its master's records.
+    Connected,
+}
+
+/// The facts about this replica's master.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    pub master: Master,
+    pub link: Link,
+    /// When the link left the state `Connected` last; None while it is in it.
+    pub down_since: Option<Instant>,
+    /// When the master was heard of last.
+    pub heard: Option<Instant>,
+    /// The last record of the master's log, as it said last.
+    pub master_last: Index,
+    /// When all that the master had said to have was applied last.
+    pub current: Option<Instant>,
+}
+
+/// The facts about one replica of this server.
+#[derive(Clone, Debug)]
+pub struct Downstream {
+    pub host: String,
+    /// The port that the replica says it listens on.
+    pub port: u16,
+    pub state: DownstreamState,
+    pub written: Index,
+    pub synced: Index,
+    pub applied: Index,
+    /// When the replica acknowledged something last.
+    pub acknowledged: Instant,
+}
+
+/// The part of replication that a replica is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DownstreamState {
+    /// The replica is to get a copy, which is being made.
+    WaitCopy,
+    /// The replica fetches the copy.
+    SendCopy,
+    /// The replica gets records.
+    Online,
+}
+
+/// See the file's head.
+#[derive(Default)]
+pub struct Replication {
+    state: Mutex<State>,
+    pub(crate) replicator: OnceLock<Box<dyn Replicator>>,
+    /// Held while the data are exchanged or opened again, and while a backup is made of them.
+    pub(crate) data: Mutex<()>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub upstream: Option<Upstream>,
+    downstream: BTreeMap<u64, Downstream>,
+}
+
+impl Replication {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Returns the master that this server follows, or tries to.
+    pub fn upstream(&self) -> Option<Upstream> {
+        self.state().upstream.clone()
+    }
+
+    /// Returns the replicas, in the order in which they came.
+    pub fn downstream(&self) -> Vec<Downstream> {
+        self.state().downstream.values().cloned().collect()
+    }
+
+    /// Notes something about the master. Nothing happens if it is another one by now.
+    pub fn note_upstream(&self, master: &Master, note: impl FnOnce(&mut Upstream)) {
+        let mut state = self.state();
+        if let Some(upstream) = state.upstream.as_mut().filter(|upstream| upstream.master == *master) {
+            let was_up = upstream.link == Link::Connected;
+            note(upstream);
+            match upstream.link == Link::Connected {
+                true => upstream.down_since = None,
+                false if was_up => upstream.down_since = Some(Instant::now()),
+                false => {}
+            }
+        }
+    }
+
+    /// Returns how many replicas have the records through `through`, and how many have them on their disks.
+    pub(crate) fn acknowledged(&self, through: Index) -> (usize, usize) {
+        let state = self.state();
+        let online = || state.downstream.values().filter(|replica| replica.state == DownstreamState::Online);
+        let applied = online().filter(|replica| replica.applied >= through).count();
+        (applied, online().filter(|replica| replica.synced >= through).count())
+    }
+
+    /// Returns how many replicas get records and have acknowledged some within `lag_max`.
+    pub(crate) fn good_replicas(&self, lag_max: Duration) -> usize {
+        let is_good = |replica: &&Downstream| {
+            replica.state == DownstreamState::Online && replica.acknowledged.elapsed() <= lag_max
+        };
+        self.state().downstream.values().filter(is_good).count()
+    }
+
+    /// Notes a replica, by the number of its connection.
+    pub fn set_downstream(&self, number: u64, replica: Downstream) {
+        self.state().downstream.insert(number, replica);
+    }
+
+    /// Notes something about a replica that is there.
+    pub fn note_downstream(&self, number: u64, note: impl FnOnce(&mut Downstream)) {
+        if let Some(replica) = self.state().downstream.get_mut(&number) {
+            note(replica);
+        }
+    }
+
+    /// Returns the words with which this server answers one that wants to follow it; None before it serves.
+    pub(crate) fn hello(&self) -> Option<Vec<String>> {
+        self.replicator.get().map(|replicator| replicator.hello())
+    }
+
+    /// Forgets a replica whose connection has ended.
+    pub fn remove_downstream(&self, number: u64) {
+        self.state().downstream.remove(&number);
+    }
+}
+
+impl Upstream {
+    /// Returns the facts about a master that was not reached yet.
+    pub(crate) fn new(master: Master) -> Upstream {
+        let (link, down_since) = (Link::Connect(None), Some(Instant::now()));
+        Upstream { master, link, down_since, heard: None, master_last: Index(0), current: None }
+    }
+
+    /// Returns how long the replica has been behind what its master said to have.
+    pub fn lag(&self) -> Option<Duration> {
+        self.current.map(|current| current.elapsed())
+    }
+}

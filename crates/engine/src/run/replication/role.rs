@@ -1,0 +1,71 @@
+//! REPLICAOF: a server that follows another one, and leads again.
+
+use crate::run::engine::Engine;
+use crate::run::replication::facts::{Link, Master, Replicator, Upstream};
+use haypile_resp::Reply;
+use std::time::Duration;
+
+impl Engine {
+    /// Gives the way to masters; before `serve`.
+    pub fn replicate_by(&self, replicator: Box<dyn Replicator>) {
+        let is_first = self.replication.replicator.set(replicator).is_ok();
+        assert!(is_first, "an engine has one way to masters");
+    }
+
+    /// REPLICAOF: follows another master, or none. Returns another reply than OK, if there is one.
+    pub(crate) fn follow(&self, master: Option<Master>) -> Option<Reply> {
+        let has_master = master.is_some();
+        let changes = self.set_master(master);
+        (!changes && has_master).then_some(Reply::Simple("OK Already connected to specified master"))
+    }
+
+    /// Follows another master, or none. Writes are refused from now on, or will be taken as soon as the data lead
+    /// again. Returns whether that is a change.
+    pub fn set_master(&self, master: Option<Master>) -> bool {
+        let mut state = self.replication.state();
+        if state.upstream.as_ref().map(|upstream| &upstream.master) == master.as_ref() {
+            return false;
+        }
+        state.upstream = master.clone().map(Upstream::new);
+        drop(state);
+        self.settings.set_replicaof(master.as_ref().map(|master| (&*master.host, master.port)));
+        if master.is_some()
+            && let Some(store) = self.store()
+        {
+            store.stop_leading();
+        }
+        if let Some(replicator) = self.replication.replicator.get() {
+            replicator.on_master(master);
+        }
+        self.look_at_link();
+        true
+    }
+
+    /// Looks whether what the server has may be served: to be called when the link to the master changes, and about
+    /// once a second.
+    pub fn look_at_link(&self) {
+        let is_down = self.replication.upstream().is_some_and(|upstream| upstream.link != Link::Connected);
+        self.checks.set_stale(is_down && !self.settings.config().replication.serves_stale_data);
+    }
+
+    /// Looks whether there are as many good replicas as writes need: to be called when one comes or goes, and about
+    /// once a second.
+    pub fn look_at_replicas(&self) {
+        if let Some(store) = self.store() {
+            store.set_lacks_replicas(self.lacks_replicas());
+        }
+    }
+
+    /// Returns whether there are less good replicas than writes need.
+    pub(crate) fn lacks_replicas(&self) -> bool {
+        let config = self.settings.config();
+        let (least, lag_max_s) = (config.replication.min_replicas as usize, config.replication.max_lag_s);
+        let good = || self.replication.good_replicas(Duration::from_secs(lag_max_s.into()));
+        least > 0 && lag_max_s > 0 && !self.is_replica() && good() < least
+    }
+
+    /// Returns whether the server is a replica, or about to be one.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.replication.state().upstream.is_some()
+    }
+}

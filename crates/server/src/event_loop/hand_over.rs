@@ -1,0 +1,34 @@
+//! A connection that goes from its event loop to replication, because its client asks to follow this server.
+
+use crate::event_loop::EventLoop;
+use crate::event_loop::connection::Connection;
+use crate::stream::{Reader, reunite};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The time between looks whether the connection is on a list still.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Hands a connection over once nobody else of its event loop has it. `rest` has come behind the request, whose words
+/// these are.
+pub async fn hand_over(
+    event_loop: &EventLoop,
+    mut connection: Rc<Connection>,
+    reader: Reader,
+    rest: &[u8],
+    words: Vec<Vec<u8>>,
+) {
+    let writer = loop {
+        match Rc::try_unwrap(connection) {
+            Ok(connection) => break connection.into_writer(),
+            // A list of this round has it still.
+            Err(shared) => connection = shared,
+        }
+        tokio::time::sleep(LOOK).await;
+    };
+    match reunite(reader, writer) {
+        Some(Ok(stream)) => event_loop.replication.serve(stream, words, rest.to_vec()),
+        Some(Err(error)) => tracing::warn!("a replica's connection is lost: {error}"),
+        None => tracing::warn!("a replica that connects by the unix socket is not served"),
+    }
+}

@@ -1,0 +1,388 @@
+//! A master's side of one connection: it sends a replica the log as it grows, or a copy's list, or a copy's files.
+
+use crate::replication::Replication;
+use crate::replication::copies::Copy;
+use crate::replication::wire::{Incoming, Outgoing};
+use haypile_engine::{Downstream, DownstreamState, Engine, StoreRef};
+use haypile_log::{History, Hold, Index, Next, Reader};
+use haypile_replication::frame::{Frame, RecordFrame};
+use haypile_replication::resync::{self, FullReason, Position, Resync};
+use haypile_replication::{Request, Token};
+use haypile_store::Store;
+use std::io::{self, Error, Read, Seek, SeekFrom};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The time between heartbeats where there are no records.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// The time between looks whether a copy is complete.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Bytes of a file in one frame.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// One connection of a replica.
+pub struct Feed {
+    pub replication: Arc<Replication>,
+    pub number: u64,
+    pub stream: TcpStream,
+    /// Bytes that have come behind the request.
+    pub read: Vec<u8>,
+    /// The replica's address.
+    pub host: String,
+}
+
+impl Feed {
+    /// Serves the connection to its end.
+    pub fn run(mut self, words: &[Vec<u8>]) {
+        let served = match Request::parse(words) {
+            Some(Request::Follow { port, address, at }) => self.follow(port, address, at),
+            Some(Request::Fetch(token)) => self.send_files(token),
+            None => self.refuse("the request is none that this version knows"),
+        };
+        self.replication.engine.replication.remove_downstream(self.number);
+        self.replication.engine.look_at_replicas();
+        if let Err(error) = served {
+            tracing::info!("the connection of replica {} has ended: {error}", self.host);
+        }
+        // The connection may have ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn refuse(&mut self, why: &str) -> io::Result<()> {
+        tracing::warn!("replica {} is not served: {why}", self.host);
+        let mut out = Outgoing::new(self.stream.try_clone()?);
+        out.send(&Frame::Refused(why))?;
+        out.flush()
+    }
+
+    fn follow(&mut self, port: u16, address: Option<String>, at: Position) -> io::Result<()> {
+        let replication = self.replication.clone();
+        let engine = &*replication.engine;
+        if let Some(address) = address {
+            self.host = address;
+        }
+        let Some(store) = engine.store() else { return self.refuse("the data are not loaded") };
+        let version = replication.version();
+        self.stream.set_write_timeout(Some(replication.timeout()))?;
+        self.stream.set_read_timeout(Some(replication.timeout()))?;
+        let replica = Downstream {
+            host: self.host.clone(),
+            port,
+            state: DownstreamState::WaitCopy,
+            written: Index(0),
+            synced: Index(0),
+            applied: Index(0),
+            acknowledged: Instant::now(),
+        };
+        engine.replication.set_downstream(self.number, replica);
+        let mut out = Outgoing::new(self.stream.try_clone()?);
+        match decide(&store, at) {
+            Ok(hold) => {
+                tracing::info!("replica {}:{port} goes on behind record {}", self.host, at.index);
+                out.send(&Frame::Continue)?;
+                out.flush()?;
+                self.stream_records(engine, store, version, at, hold, out)
+            }
+            Err(why) => {
+                tracing::info!("replica {}:{port} needs a copy: {why}", self.host);
+                drop(store);
+                self.send_copy(version, why, out)
+            }
+        }
+    }
+
+    /// Sends the log as it grows, and takes what the replica acknowledges.
+    fn stream_records(
+        &mut self,
+        engine: &Engine,
+        store: StoreRef,
+        version: u64,
+        at: Position,
+        hold: Hold,
+        out: Outgoing,
+    ) -> io::Result<()> {
+        let reader = store.log().reader(at.index);
+        // A store that is exchanged is to have no users.
+        drop(store);
+        let (hold, ended) = (Mutex::new(hold), AtomicBool::new(false));
+        self.stream.set_read_timeout(Some(HEARTBEAT))?;
+        let incoming = Incoming::new(self.stream.try_clone()?, std::mem::take(&mut self.read));
+        engine.replication.note_downstream(self.number, |replica| {
+            (replica.state, replica.applied) = (DownstreamState::Online, at.index);
+        });
+        let (number, stream) = (self.number, &self.stream);
+        std::thread::scope(|threads| {
+            let acknowledged = threads.spawn(|| {
+                let taken = take_acknowledgements(&self.replication, number, incoming, &hold);
+                ended.store(true, Ordering::Release);
+                self.replication.progress.note();
+                // The thread that sends may wait for the replica. The connection may have ended already.
+                let _ = stream.shutdown(Shutdown::Both);
+                taken
+            });
+            let histories = Announcer { engine, announced: at.history };
+            let sender = Sender { replication: &self.replication, reader, histories, out, ended: &ended, version };
+            let sent = sender.run();
+            // The thread that reads ends with the connection, which may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+            let acknowledged = acknowledged.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
+            // Where both failed, one of them has found a connection that the other one has closed.
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::Other => Err(error),
+                sent => acknowledged.and(sent),
+            }
+        })
+    }
+
+    /// Has a copy made, names its files, and keeps it until the connection ends.
+    fn send_copy(&mut self, version: u64, why: FullReason, mut out: Outgoing) -> io::Result<()> {
+        let replication = self.replication.clone();
+        let goes_on = || replication.goes_on(version);
+        let Some(store) = replication.engine.store_arc() else { return self.refuse("the data are not loaded") };
+        let shared = why.shared();
+        let copy = std::thread::scope(|threads| {
+            let made = threads.spawn(|| replication.copies.make(&store, &goes_on));
+            let mut said = Instant::now();
+            while !made.is_finished() {
+                // The replica hears that somebody is there.
+                if said.elapsed() >= HEARTBEAT {
+                    out.send(&heartbeat(&store)).and_then(|()| out.flush())?;
+                    said = Instant::now();
+                }
+                std::thread::sleep(LOOK);
+            }
+            Ok(made.join().unwrap_or_else(|_| Err("its thread has panicked".into())))
+        });
+        // A store that is exchanged is to have no users.
+        drop(store);
+        let copy = match copy {
+            Ok(Ok(copy)) => copy,
+            Ok(Err(why)) => return self.refuse(&format!("no copy can be made: {why}")),
+            Err(error) => return Err(error),
+        };
+        let (files, bytes) = (copy.manifest.files.len(), copy.manifest.bytes());
+        tracing::info!("replica {} fetches a copy: {files} files, {bytes} bytes", self.host);
+        replication.engine.replication.note_downstream(self.number, |replica| {
+            replica.state = DownstreamState::SendCopy;
+        });
+        out.send(&Frame::Copy { shared, manifest: copy.manifest.encode().as_bytes() })?;
+        out.flush()?;
+        // The replica ends the connection when it has the files.
+        self.stream.set_read_timeout(Some(HEARTBEAT))?;
+        let mut byte = [0];
+        while goes_on() {
+            match self.stream.read(&mut byte) {
+                Ok(0) => return Ok(()),
+                Ok(_) => return Err(Error::other("the replica says something while it fetches a copy")),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let Some(store) = replication.engine.store() else { return Ok(()) };
+            if let Some(why) = replication.keeps_too_much(&store, &copy.hold) {
+                replication.copies.remove(copy.manifest.token);
+                return Err(Error::other(format!("the copy is given up: it is {why}")));
+            }
+            out.send(&heartbeat(&store))?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends the files of a copy that the replica asks for.
+    fn send_files(&mut self, token: Token) -> io::Result<()> {
+        let Some(copy) = self.replication.copies.get(token) else { return self.refuse("there is no such copy") };
+        self.stream.set_write_timeout(Some(self.replication.timeout()))?;
+        self.stream.set_read_timeout(Some(self.replication.timeout()))?;
+        let mut incoming = Incoming::new(self.stream.try_clone()?, std::mem::take(&mut self.read));
+        let mut out = Outgoing::new(self.stream.try_clone()?);
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            while let Some(frame) = incoming.next()? {
+                let Frame::Fetch { file, offset } = frame else { return Err(unexpected(&frame)) };
+                self.send_file(&copy, file, offset, &mut out, &mut piece)?;
+            }
+            if !incoming.receive()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send_file(
+        &self,
+        copy: &Arc<Copy>,
+        file: u32,
+        mut offset: u64,
+        out: &mut Outgoing,
+        piece: &mut [u8],
+    ) -> io::Result<()> {
+        let (mut source, end) = copy.open(file)?;
+        source.seek(SeekFrom::Start(offset))?;
+        while offset < end && !self.replication.engine_is_closing() {
+            let wanted = piece.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
+            source.read_exact(&mut piece[..wanted])?;
+            out.send(&Frame::Piece { file, offset, bytes: &piece[..wanted] })?;
+            offset += wanted as u64;
+        }
+        out.send(&Frame::Piece { file, offset, bytes: &[] })?;
+        out.flush()
+    }
+}
+
+/// Sends records to one replica.
+struct Sender<'a> {
+    replication: &'a Replication,
+    reader: Reader,
+    histories: Announcer<'a>,
+    out: Outgoing,
+    /// The replica has gone.
+    ended: &'a AtomicBool,
+    version: u64,
+}
+
+impl Sender<'_> {
+    fn run(mut self) -> io::Result<()> {
+        let mut looked: Option<Instant> = None;
+        while self.replication.goes_on(self.version) && !self.ended.load(Ordering::Acquire) {
+            // In this order: progress in between ends the wait.
+            let seen = self.replication.progress.count();
+            let before = self.reader.position();
+            self.send_what_is_there()?;
+            let Some(store) = self.replication.engine.store() else { return Ok(()) };
+            let is_idle = self.reader.position() == before;
+            if is_idle || looked.is_none_or(|looked| looked.elapsed() >= HEARTBEAT) {
+                looked = Some(Instant::now());
+                let sent = Index(self.reader.position().0 - 1);
+                self.histories.announce(sent, None, &mut self.out)?;
+            }
+            self.out.send(&heartbeat(&store))?;
+            drop(store);
+            self.out.flush()?;
+            self.replication.progress.wait(seen, HEARTBEAT);
+        }
+        Ok(())
+    }
+
+    fn send_what_is_there(&mut self) -> io::Result<()> {
+        loop {
+            let record = match self.reader.next().map_err(|error| Error::other(error.to_string()))? {
+                Next::Record(record) => record,
+                Next::UpToDate => return Ok(()),
+                Next::Gap(first) => {
+                    return Err(Error::other(format!("the replica is too far behind: the log begins with {first}")));
+                }
+            };
+            if record.history != self.histories.announced {
+                let before = Index(record.index.0 - 1);
+                self.histories.announce(before, Some(record.history), &mut self.out)?;
+            }
+            self.out.send(&Frame::Record(RecordFrame::from(&record)))?;
+        }
+    }
+}
+
+/// Names the histories that a replica has still to go through.
+struct Announcer<'a> {
+    engine: &'a Engine,
+    /// The history that the replica is in.
+    announced: History,
+}
+
+impl Announcer<'_> {
+    /// Names the histories behind the replica's that begin where the replica is, at `sent`; not beyond `through`, if
+    /// that is given.
+    fn announce(&mut self, sent: Index, through: Option<History>, out: &mut Outgoing) -> io::Result<()> {
+        let Some(store) = self.engine.store() else { return Ok(()) };
+        let histories = store.log().histories();
+        let starts = histories.starts();
+        let Some(at) = starts.iter().rposition(|start| start.history == self.announced) else {
+            return Err(Error::other("the replica's history is not known any more"));
+        };
+        for start in &starts[at + 1..] {
+            if start.after() > sent || through == Some(self.announced) {
+                break;
+            }
+            if start.parent().is_none() {
+                return Err(Error::other("data were loaded past the log: the replica needs a copy"));
+            }
+            out.send(&Frame::History(*start))?;
+            self.announced = start.history;
+        }
+        Ok(())
+    }
+}
+
+/// Looks how a replica goes on: behind its last record, with a hold on all that come then.
+///
+/// # Errors
+/// The reason why the replica needs a copy.
+fn decide(store: &Store, at: Position) -> Result<Hold, FullReason> {
+    let log = store.log();
+    // Held first: what is decided then is not purged in between.
+    let hold = log.hold_after(at.index);
+    let first = log.stats().first;
+    match (resync::decide(&log.histories(), first, log.last(), at), hold) {
+        (Resync::Partial, Some(hold)) => Ok(hold),
+        (Resync::Partial, None) => Err(FullReason::Purged { first, index: at.index }),
+        (Resync::Full(why), _) => Err(why),
+    }
+}
+
+/// Takes acknowledgements until the connection ends, or too much is kept for the replica.
+fn take_acknowledgements(
+    replication: &Replication,
+    number: u64,
+    mut incoming: Incoming,
+    hold: &Mutex<Hold>,
+) -> io::Result<()> {
+    let engine = &*replication.engine;
+    let (mut is_known, mut heard, mut looked) = (false, Instant::now(), Instant::now());
+    loop {
+        while let Some(frame) = incoming.next()? {
+            let Frame::Acknowledge { written, synced, applied } = frame else { return Err(unexpected(&frame)) };
+            let mut hold = hold.lock().unwrap_or_else(PoisonError::into_inner);
+            // A replica that loses what it has not synced asks for it again.
+            let through = synced.max(hold.after());
+            hold.advance(through);
+            drop(hold);
+            engine.replication.note_downstream(number, |replica| {
+                (replica.written, replica.synced, replica.applied) = (written, synced, applied);
+                replica.acknowledged = Instant::now();
+            });
+            engine.on_acknowledged();
+            if !std::mem::replace(&mut is_known, true) {
+                engine.look_at_replicas();
+            }
+        }
+        if looked.elapsed() >= HEARTBEAT
+            && let Some(store) = engine.store()
+        {
+            looked = Instant::now();
+            if let Some(why) = replication.keeps_too_much(&store, hold) {
+                return Err(Error::other(format!("the replica is {why}: it gets a copy when it comes back")));
+            }
+        }
+        if incoming.receive()? {
+            heard = Instant::now();
+        } else if heard.elapsed() > replication.timeout() {
+            return Err(Error::new(io::ErrorKind::TimedOut, "the replica acknowledges nothing"));
+        }
+    }
+}
+
+fn heartbeat(store: &Store) -> Frame<'static> {
+    let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    Frame::Heartbeat { written: store.log().durable(), synced: store.log().synced(), time_ms }
+}
+
+fn is_timeout(error: &Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Returns the error of a connection on which something else came than what was asked for.
+pub fn unexpected(frame: &Frame<'_>) -> Error {
+    Error::new(io::ErrorKind::InvalidData, format!("a frame of kind {} that nobody asked for", frame.kind()))
+}

@@ -1,0 +1,72 @@
+//! The tail of a log that its node gives up: records that its new master does not have, because that one went on
+//! without them. They are kept beside the data, as a log that `haypile log` prints, for people to look at.
+
+use crate::datadir::{self, sync_dir};
+use haypile_log::{Effect, Index, Kind, Next, effects};
+use haypile_store::Store;
+use haypile_store::row::parse_meta_row;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Keys that the server's log names.
+const NAMED_MAX: usize = 20;
+
+/// Saves the records behind `shared` to a directory below `dir`, and says which keys they are about. They are on the
+/// disk when this returns.
+///
+/// # Errors
+/// A text for people. Nothing is left then.
+pub fn save(store: &Store, shared: Index, dir: &Path) -> Result<(), String> {
+    let log = store.log();
+    let last = log.last();
+    log.sync_through(last).map_err(|error| error.to_string())?;
+    // What was purged since is in the base only.
+    let after = shared.max(Index(log.stats().first.0.saturating_sub(1)));
+    let hold = log.hold_after(after).ok_or("the log's records go away")?;
+    let tail = datadir::tails_dir(dir).join(format!("{}-{}", store.history(), after.next()));
+    let to = datadir::log_dir(&tail);
+    let failed = |error: std::io::Error| format!("{}: {error}", tail.display());
+    // A tail of this name is what an earlier attempt has left.
+    match std::fs::remove_dir_all(&tail) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    std::fs::create_dir_all(&to).map_err(failed)?;
+    let saved = log.export(&hold, last, &to, &|| true).map_err(|error| error.to_string())?;
+    let tails = datadir::tails_dir(dir);
+    [&*tail, &*tails, dir].into_iter().try_for_each(sync_dir).map_err(failed)?;
+    let names = names(store, after, last);
+    let more = if names.len() > NAMED_MAX { ", and others" } else { "" };
+    let names: Vec<String> = names.iter().take(NAMED_MAX).map(|name| name.escape_ascii().to_string()).collect();
+    tracing::warn!(
+        "{} records that the master does not have are given up, from {} to {last}; they are saved in {} and printed by \
+         'haypile log'. Keys: {}{more}",
+        saved.records,
+        after.next(),
+        tail.display(),
+        names.join(" ")
+    );
+    Ok(())
+}
+
+/// Returns the names of some keys that records are about: one more than are named, if there are so many.
+fn names(store: &Store, after: Index, last: Index) -> BTreeSet<Vec<u8>> {
+    let mut names = BTreeSet::new();
+    let mut reader = store.log().reader(after);
+    while let Ok(Next::Record(record)) = reader.next() {
+        if record.index > last || names.len() > NAMED_MAX {
+            break;
+        }
+        let of_effects = effects(record.body).filter(|_| record.kind == Kind::Effects).filter_map(Result::ok);
+        let rows = of_effects.filter_map(|effect| match effect {
+            Effect::Put { key, .. }
+            | Effect::Delete { key }
+            | Effect::Patch { key, .. }
+            | Effect::Splice { key, .. }
+            | Effect::Touch { key } => Some(key),
+            Effect::Count { .. } => None,
+        });
+        names.extend(rows.filter_map(parse_meta_row).map(|key| key.name.to_vec()));
+    }
+    names
+}

@@ -1,0 +1,107 @@
+//! Frames over a socket, for threads that may wait.
+
+use haypile_replication::frame::{self, Decoded, Frame};
+use std::cell::Cell;
+use std::io::{self, Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 256 << 10;
+
+/// Bytes of frames that are gathered before they are sent.
+pub const SEND_BYTES: usize = 256 << 10;
+
+/// The capacity above which the buffer of a long frame is not kept.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// The frames that come in.
+pub struct Incoming {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were taken as frames.
+    taken: Cell<usize>,
+    /// Bytes that the next frame lacks, at least.
+    lacks: Cell<usize>,
+}
+
+impl Incoming {
+    /// Takes a stream of which some bytes have been read already.
+    pub fn new(stream: TcpStream, read: Vec<u8>) -> Incoming {
+        Incoming { stream, buffer: read, taken: Cell::new(0), lacks: Cell::new(1) }
+    }
+
+    /// Returns the next frame that has come as a whole.
+    ///
+    /// # Errors
+    /// What has come is none. The connection is of no more use.
+    pub fn next(&self) -> io::Result<Option<Frame<'_>>> {
+        let decoded = frame::decode(&self.buffer[self.taken.get()..]);
+        match decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))? {
+            Decoded::Frame(frame, bytes) => {
+                self.taken.set(self.taken.get() + bytes);
+                Ok(Some(frame))
+            }
+            Decoded::Incomplete(bytes) => {
+                self.lacks.set(bytes);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Receives more bytes; false if none have come within the stream's time.
+    ///
+    /// # Errors
+    /// The connection broke, or the other end has closed it.
+    pub fn receive(&mut self) -> io::Result<bool> {
+        let taken = self.taken.take();
+        self.buffer.drain(..taken);
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        let have = self.buffer.len();
+        // The sender's claim is believed as far as bytes have come for it.
+        let room = self.lacks.get().clamp(RECEIVE_BYTES, RECEIVE_BYTES.max(have));
+        self.buffer.resize(have + room, 0);
+        let read = loop {
+            match self.stream.read(&mut self.buffer[have..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The frames that go out.
+pub struct Outgoing {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Outgoing {
+    pub fn new(stream: TcpStream) -> Outgoing {
+        Outgoing { stream, buffer: Vec::new() }
+    }
+
+    /// Sends a frame, now or together with those that follow.
+    pub fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        frame.encode(&mut self.buffer);
+        if self.buffer.len() >= SEND_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends the gathered frames.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let sent = self.stream.write_all(&self.buffer);
+        self.buffer.clear();
+        if self.buffer.capacity() > KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        sent
+    }
+}

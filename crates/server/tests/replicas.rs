@@ -1,0 +1,385 @@
+//! Replicas of a running server: partial and full resync, what a replica refuses, and what it shows.
+
+mod process;
+
+use process::{Client, Server, TempDir, free_port, wait_until};
+use std::net::TcpStream;
+
+const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
+
+fn field(client: &mut Client<TcpStream>, name: &str) -> String {
+    let info = client.ask("INFO replication");
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("there is no {name} in {info}")).to_owned()
+}
+
+/// Starts a replica of a master, and waits until it follows.
+fn replica_of(master: &Server, dir: &TempDir, more: &[&str]) -> Server {
+    let of = ["--replicaof", "127.0.0.1", &master.port.to_string()].map(str::to_owned);
+    let of: Vec<&str> = of.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let replica = Server::start(dir.path(), &of);
+    wait_for_link(&replica);
+    replica
+}
+
+fn wait_for_link(replica: &Server) {
+    let mut client = replica.client();
+    wait_until("the replica follows", || field(&mut client, "master_link_status") == "up");
+}
+
+/// Waits until a replica has all that its master has, and compares the data.
+fn is_equal(master: &Server, replica: &Server) {
+    let (mut of_master, mut of_replica) = (master.client(), replica.client());
+    let last = field(&mut of_master, "master_repl_offset");
+    wait_until("the replica has all", || field(&mut of_replica, "slave_repl_offset") == last);
+    assert_eq!(of_replica.ask("DEBUG DIGEST"), of_master.ask("DEBUG DIGEST"));
+    assert_eq!(of_replica.ask("DBSIZE"), of_master.ask("DBSIZE"));
+}
+
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+
+fn fill(client: &mut Client<TcpStream>, from: usize, until: usize) {
+    for number in from..until {
+        assert_eq!(client.ask(&format!("SET key:{number} value:{number}")), "+OK\r\n");
+        client.ask(&format!("RPUSH list:{} {number}", number % 10));
+        client.ask(&format!("ZADD zset:{} {number} member:{number}", number % 10));
+        client.ask(&format!("XADD stream * number {number}"));
+    }
+}
+
+#[test]
+fn an_empty_replica_takes_a_copy_and_follows() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    fill(&mut client, 0, 500);
+    client.ask("SET gone soon PX 50");
+    let replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    let mut reader = replica.client();
+    assert_eq!(reader.ask("GET key:7"), "$7\r\nvalue:7\r\n");
+    assert_eq!(reader.ask("SET key:7 x"), READONLY);
+    assert_eq!(reader.ask("FLUSHALL"), READONLY);
+    assert_eq!(reader.ask("MULTI"), "+OK\r\n");
+    assert_eq!(reader.ask("INCR n"), READONLY);
+    assert!(reader.ask("EXEC").starts_with("-EXECABORT"));
+    fill(&mut client, 500, 600);
+    client.ask("DEL list:3");
+    client.ask("SWAPDB 0 1");
+    client.ask("SWAPDB 0 1");
+    is_equal(&master, &replica);
+    let role = reader.ask("ROLE");
+    assert!(
+        role.starts_with(&format!("*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:{}\r\n$9\r\nconnected", master.port)),
+        "{role}"
+    );
+    assert_eq!(field(&mut client, "connected_slaves"), "1");
+    let line = field(&mut client, "slave0");
+    assert!(line.contains(&format!("port={},state=online", replica.port)), "{line}");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_break_of_either_side_needs_no_second_copy() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let mut master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    fill(&mut client, 0, 200);
+    let mut replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    let port = master.port;
+    let history = field(&mut client, "master_replid");
+    // The replica is killed and comes back.
+    replica.kill();
+    fill(&mut client, 200, 300);
+    replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    // It stops and comes back.
+    replica.stop();
+    fill(&mut client, 300, 400);
+    replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    assert_eq!(field(&mut replica.client(), "master_replid"), history);
+    // The master is killed and comes back, in a history of its own.
+    master.kill();
+    master = Server::start_at(dir.path(), port, &DEBUG);
+    let mut client = master.client();
+    assert_ne!(field(&mut client, "master_replid"), history);
+    wait_for_link(&replica);
+    fill(&mut client, 400, 500);
+    is_equal(&master, &replica);
+    assert_eq!(field(&mut replica.client(), "master_replid"), field(&mut client, "master_replid"));
+    assert!(!other.path().join("incoming").exists());
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_replica_becomes_a_master_and_a_replica_again() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    fill(&mut client, 0, 100);
+    let replica = Server::start(other.path(), &DEBUG);
+    let mut own = replica.client();
+    own.ask("SET own data");
+    assert_eq!(own.ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
+    assert_eq!(own.ask("SET own more"), READONLY);
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
+    let again = own.ask(&format!("SLAVEOF 127.0.0.1 {}", master.port));
+    assert_eq!(again, "+OK Already connected to specified master\r\n");
+    assert_eq!(own.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || own.ask("SET own again") == "+OK\r\n");
+    assert!(own.ask("ROLE").contains("master"));
+    // The former master follows: its records are all a part of the other one's.
+    assert_eq!(client.ask(&format!("REPLICAOF localhost {}", replica.port)), "+OK\r\n");
+    wait_for_link(&master);
+    fill(&mut own, 100, 150);
+    is_equal(&replica, &master);
+    replica.stop();
+    master.stop();
+}
+
+/// Runs `haypile log` and returns what it prints.
+fn print_log(dir: &std::path::Path) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_haypile")).arg("log").arg(dir).output();
+    String::from_utf8_lossy(&output.expect("the binary runs").stdout).into_owned()
+}
+
+#[test]
+fn a_master_that_comes_back_keeps_the_records_that_it_gives_up() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    fill(&mut client, 0, 50);
+    let replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    // The master writes on alone, while the replica becomes a master.
+    let mut own = replica.client();
+    assert_eq!(own.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || own.ask("SET k of-replica") == "+OK\r\n");
+    assert_eq!(client.ask("SET lost of-master"), "+OK\r\n");
+    assert_eq!(client.ask("RPUSH list:lost a b c"), ":3\r\n");
+    assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {}", replica.port)), "+OK\r\n");
+    wait_for_link(&master);
+    is_equal(&replica, &master);
+    assert_eq!(client.ask("GET lost"), "$-1\r\n");
+    let tails: Vec<_> = std::fs::read_dir(dir.path().join("tails")).expect("there is one").collect();
+    assert_eq!(tails.len(), 1);
+    let printed = print_log(&tails[0].as_ref().expect("readable").path());
+    let records = printed.lines().filter(|line| line.contains("lost\" (")).count();
+    assert!(records == 2 && printed.contains("list:lost"), "{printed}");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn replicas_of_replicas_follow_and_circles_do_not() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let first = Server::start(dirs[0].path(), &DEBUG);
+    let mut client = first.client();
+    fill(&mut client, 0, 100);
+    let second = replica_of(&first, &dirs[1], &DEBUG);
+    let third = replica_of(&second, &dirs[2], &DEBUG);
+    fill(&mut client, 100, 200);
+    is_equal(&first, &third);
+    // The first one would follow itself, over two others.
+    client.ask(&format!("REPLICAOF 127.0.0.1 {}", third.port));
+    wait_until("it is refused", || field(&mut client, "master_link_error").contains("circle"));
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || client.ask("SET x y") == "+OK\r\n");
+    is_equal(&first, &third);
+    client.ask(&format!("REPLICAOF 127.0.0.1 {}", first.port));
+    wait_until("it is refused", || field(&mut client, "master_link_error").contains("itself"));
+    [third, second, first].into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn readers_of_a_replica_are_told_what_comes() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    client.ask("SET watched 1");
+    client.ask("XADD s 1-1 a b");
+    let replica = replica_of(&master, &other, &DEBUG);
+    let (mut reader, mut watcher) = (replica.client(), replica.client());
+    is_equal(&master, &replica);
+    assert_eq!(watcher.ask("WATCH watched"), "+OK\r\n");
+    assert_eq!(watcher.ask("MULTI"), "+OK\r\n");
+    assert_eq!(watcher.ask("GET watched"), "+QUEUED\r\n");
+    reader.send(b"XREAD BLOCK 0 STREAMS s 1-1\r\n");
+    wait_until("it waits", || watcher_info(&replica) == "1");
+    client.ask("MULTI");
+    client.ask("SET watched 2");
+    client.ask("XADD s 1-2 c d");
+    client.ask("EXEC");
+    assert!(reader.reply().contains("1-2"));
+    assert_eq!(watcher.ask("EXEC"), "*-1\r\n");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn writes_wait_for_replicas_as_far_as_they_are_asked_to() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &[&DEBUG[..], &["--min-replicas-to-write", "1"]].concat());
+    let mut client = master.client();
+    let refused = "-NOREPLICAS Not enough good replicas to write.\r\n";
+    wait_until("it is refused", || client.ask("SET k v") == refused);
+    assert_eq!(client.ask("GET k"), "$-1\r\n");
+    let replica = replica_of(&master, &other, &DEBUG);
+    wait_until("it is taken", || client.ask("SET k v") == "+OK\r\n");
+    assert!(client.ask("INFO replication").contains("min_slaves_good_slaves:1"));
+    for number in 0..20 {
+        client.send(format!("SET k {number}\r\nWAIT 1 0\r\n").as_bytes());
+        assert_eq!((client.reply(), client.reply()), ("+OK\r\n".into(), ":1\r\n".into()));
+        assert_eq!(replica.client().ask("GET k"), format!("${}\r\n{number}\r\n", number.to_string().len()));
+    }
+    assert_eq!(client.ask("WAIT 2 20"), ":1\r\n");
+    assert_eq!(client.ask("WAITAOF 1 1 0"), "*2\r\n:1\r\n:1\r\n");
+    let mut reader = replica.client();
+    assert!(reader.ask("WAIT 1 0").starts_with("-ERR WAIT cannot be used with replica instances."));
+    replica.stop();
+    wait_until("it is refused", || client.ask("SET k v") == refused);
+    assert_eq!(client.ask("WAIT 1 20"), ":0\r\n");
+    master.stop();
+}
+
+#[test]
+fn what_is_stale_is_served_where_the_directive_says_so() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    master.client().ask("SET k v");
+    let replica = replica_of(&master, &other, &["--replica-serve-stale-data", "no"]);
+    let mut reader = replica.client();
+    assert_eq!(reader.ask("GET k"), "$1\r\nv\r\n");
+    master.stop();
+    let down = "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+    wait_until("it is refused", || reader.ask("GET k") == down);
+    assert!(reader.ask("INFO replication").contains("master_link_status:down"));
+    assert_eq!(reader.ask("CONFIG SET replica-serve-stale-data yes"), "+OK\r\n");
+    wait_until("it is served", || reader.ask("GET k") == "$1\r\nv\r\n");
+    replica.stop();
+}
+
+fn watcher_info(replica: &Server) -> String {
+    let info = replica.client().ask("INFO clients");
+    info.lines().find_map(|line| line.strip_prefix("blocked_clients:")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn others_are_no_masters() {
+    let dir = TempDir::new();
+    let replica = Server::start(dir.path(), &DEBUG);
+    let mut client = replica.client();
+    client.ask("SET kept 1");
+    let fails = |client: &mut Client<TcpStream>, port: u16, why: &str| {
+        assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK\r\n");
+        wait_until(why, || field(client, "master_link_error").contains(why));
+        assert_eq!(field(client, "master_link_status"), "down");
+        assert_eq!(client.ask("GET kept"), "$1\r\n1\r\n");
+    };
+    fails(&mut client, free_port(), "refused");
+    for (answer, why) in [
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", "reply"),
+        ("", "closed"),
+        ("-ERR Unrecognized REPLCONF option: haypile-hello\r\n", "Redis"),
+        ("-NOAUTH Authentication required.\r\n", "NOAUTH"),
+        ("+OK\r\n", "no server that can be followed"),
+        ("*4\r\n$7\r\nhaypile\r\n$1\r\n9\r\n$1\r\n2\r\n$2\r\n16\r\n", "version 9"),
+        ("*4\r\n$7\r\nhaypile\r\n$1\r\n1\r\n$1\r\n2\r\n$2\r\n16\r\nthis is no frame at all", "checksum"),
+    ] {
+        let port = liar(answer);
+        fails(&mut client, port, why);
+    }
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || client.ask("SET kept 2") == "+OK\r\n");
+    replica.stop();
+}
+
+/// Starts a server that gives each client this answer to whatever it says, and closes the connection.
+fn liar(answer: &'static str) -> u16 {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    // It ends with the process.
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(mut client) = client else { return };
+            let _ = client.read(&mut [0; 1024]);
+            let _ = client.write_all(answer.as_bytes());
+        }
+    });
+    port
+}
+
+/// Fills a server with tables of the base that together have some megabytes.
+fn fill_tables(client: &mut Client<TcpStream>, count: usize) {
+    let value = "v".repeat(10_000);
+    for number in 0..count {
+        // Values that do not compress to nothing.
+        assert_eq!(client.ask(&format!("SET big:{number} {number}{value}{}", number * 7919)), "+OK\r\n");
+    }
+}
+
+#[test]
+fn a_copy_that_is_cut_off_goes_on_without_the_tables_that_are_there() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let small = ["--memtable-size", "1mb", "--compression", "none"];
+    let mut master = Server::start(dir.path(), &[&DEBUG[..], &small].concat());
+    let mut client = master.client();
+    fill_tables(&mut client, 2000);
+    for round in 0..6 {
+        // Whatever has come by then: the replica is killed, or the master.
+        let of = ["--replicaof", "127.0.0.1", &master.port.to_string()].map(str::to_owned);
+        let of: Vec<&str> = of.iter().map(String::as_str).collect();
+        let replica = Server::spawn(other.path(), free_port(), &of);
+        std::thread::sleep(std::time::Duration::from_millis(40 * round));
+        if round % 2 == 1 {
+            let port = master.port;
+            master.kill();
+            master = Server::start_at(dir.path(), port, &[&DEBUG[..], &small].concat());
+            client = master.client();
+        }
+        replica.kill();
+        client.ask(&format!("SET round {round}"));
+    }
+    let replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    for left in ["incoming", "replaced"] {
+        assert!(!other.path().join(left).exists(), "{left}");
+    }
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_replica_that_is_stopped_for_long_is_let_go_and_gets_a_copy() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let small = ["--memtable-size", "1mb", "--log-segment-size", "1mb", "--replica-log-size", "4mb"];
+    let master = Server::start(dir.path(), &[&DEBUG[..], &small].concat());
+    let mut client = master.client();
+    client.ask("SET a b");
+    let replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    replica.signal("STOP");
+    let log = dir.path().join("log");
+    let log_bytes = || -> u64 {
+        let files = std::fs::read_dir(&log).expect("readable").filter_map(Result::ok);
+        files.filter_map(|file| file.metadata().ok()).map(|about| about.len()).sum()
+    };
+    fill_tables(&mut client, 3000);
+    wait_until("it is let go", || field(&mut client, "connected_slaves") == "0");
+    fill_tables(&mut client, 500);
+    wait_until("the log goes", || log_bytes() < 20 << 20);
+    replica.signal("CONT");
+    wait_until("it has all", || {
+        let mut reader = replica.client();
+        reader.ask("GET big:2999") != "$-1\r\n" && field(&mut reader, "master_link_status") == "up"
+    });
+    is_equal(&master, &replica);
+    replica.stop();
+    master.stop();
+}
