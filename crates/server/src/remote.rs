@@ -87,6 +87,11 @@ impl Remote {
         Err(last)
     }
 
+    /// Returns another handle of the connection, by which another thread can end it.
+    pub fn handle(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
     /// Returns the connection, and bytes that have come and were not decoded. What is gathered was sent before.
     pub fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
         self.incoming.drain(..self.taken);

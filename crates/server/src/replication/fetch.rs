@@ -2,10 +2,10 @@
 //! the whole in place of its own data.
 
 use crate::datadir::{self, sync_dir};
-use crate::replication::Replication;
 use crate::replication::feed::unexpected;
 use crate::replication::link::connect;
 use crate::replication::wire::{Incoming, Outgoing};
+use crate::replication::{Registered, Replication};
 use haypile_engine::{Link, Master};
 use haypile_replication::frame::Frame;
 use haypile_replication::{FileEntry, Manifest, Request};
@@ -27,6 +27,7 @@ const PART: &str = ".part";
 pub struct Fetch<'a> {
     pub replication: &'a Replication,
     pub master: &'a Master,
+    version: u64,
     pub manifest: &'a Manifest,
     dir: PathBuf,
     next: AtomicUsize,
@@ -36,10 +37,10 @@ pub struct Fetch<'a> {
 }
 
 impl<'a> Fetch<'a> {
-    pub fn new(replication: &'a Replication, master: &'a Master, manifest: &'a Manifest) -> Fetch<'a> {
+    pub fn new(replication: &'a Replication, master: &'a Master, version: u64, manifest: &'a Manifest) -> Fetch<'a> {
         let dir = datadir::incoming_dir(&replication.engine.settings.config().dir);
         let (next, done, failed) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Fetch { replication, master, manifest, dir, next, done, total: manifest.bytes(), failed }
+        Fetch { replication, master, version, manifest, dir, next, done, total: manifest.bytes(), failed }
     }
 
     /// Fetches all files; `goes_on` is asked now and then. They are on the disk when this returns.
@@ -108,7 +109,7 @@ impl<'a> Fetch<'a> {
                 self.count(file.bytes);
                 continue;
             }
-            let (incoming, out) = match &mut connection {
+            let (incoming, out, _) = match &mut connection {
                 Some(connection) => connection,
                 None => connection.insert(self.connect()?),
             };
@@ -119,15 +120,16 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
-        let mut remote = connect(self.replication, self.master)?;
+    fn connect(&self) -> io::Result<(Incoming, Outgoing, Registered<'a>)> {
+        let (mut remote, registered) = connect(self.replication, self.master, self.version)?;
         let words = Request::Fetch(self.manifest.token).words();
         let words: Vec<&[u8]> =
             std::iter::once(&b"REPLCONF"[..]).chain(words.iter().map(|word| word.as_bytes())).collect();
         remote.send(&words)?;
         remote.flush()?;
         let (stream, read) = remote.into_parts();
-        Ok((Incoming::new(stream.try_clone()?, read), Outgoing::new(stream)))
+        stream.set_read_timeout(Some(self.replication.timeout()))?;
+        Ok((Incoming::new(stream.try_clone()?, read), Outgoing::new(stream), registered))
     }
 
     fn fetch_file(

@@ -6,11 +6,11 @@
 
 use crate::datadir;
 use crate::remote::Remote;
-use crate::replication::Replication;
 use crate::replication::feed::unexpected;
 use crate::replication::fetch::Fetch;
 use crate::replication::tail;
 use crate::replication::wire::{Incoming, Outgoing};
+use crate::replication::{Registered, Replication};
 use haypile_engine::{FollowerLocks, Link, Master, Upstream};
 use haypile_log::{History, HistoryStart, Index};
 use haypile_replication::frame::{Frame, RecordFrame};
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// The pause before the next attempt: after the first failure, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The longest time to connect, and of each answer before the stream begins: a stop of the server waits for the first.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The time between looks whether there is something to acknowledge although nothing has come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -68,13 +71,20 @@ pub fn run(replication: &Replication) {
     }
 }
 
-/// Connects to a master, as a user that may replicate, and sees whether it can be followed.
+/// Connects to a master, as a user that may replicate, and sees whether it can be followed. The connection ends when
+/// the master is another one.
 ///
 /// # Errors
 /// Nobody answers, or somebody else.
-pub fn connect(replication: &Replication, master: &Master) -> io::Result<Remote> {
+pub fn connect<'r>(
+    replication: &'r Replication,
+    master: &Master,
+    version: u64,
+) -> io::Result<(Remote, Registered<'r>)> {
     let config = replication.engine.settings.config();
-    let mut remote = Remote::connect(&master.host, master.port, replication.timeout())?;
+    let timeout = replication.timeout().min(ANSWER_MAX);
+    let mut remote = Remote::connect(&master.host, master.port, timeout)?;
+    let registered = replication.register(version, remote.handle()?)?;
     if !config.replication.masterauth.is_empty() {
         let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
             true => vec![b"AUTH", &config.replication.masterauth],
@@ -102,7 +112,7 @@ pub fn connect(replication: &Replication, master: &Master) -> io::Result<Remote>
         return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
     }
     replication.set_upstream_nodes(hello.nodes);
-    Ok(remote)
+    Ok((remote, registered))
 }
 
 fn bulk(reply: &Reply) -> Option<&[u8]> {
@@ -136,7 +146,7 @@ impl Attempt<'_> {
     fn run(&self) -> io::Result<()> {
         let engine = &*self.replication.engine;
         engine.follow_master().map_err(Error::other)?;
-        let mut remote = connect(self.replication, self.master)?;
+        let (mut remote, _registered) = connect(self.replication, self.master, self.version)?;
         self.note(|upstream| (upstream.link, upstream.heard) = (Link::Handshake, Some(Instant::now())));
         let at = {
             let store = engine.store().ok_or_else(|| Error::other("the data are not open"))?;
@@ -151,7 +161,6 @@ impl Attempt<'_> {
         remote.send(&words)?;
         remote.flush()?;
         let (stream, read) = remote.into_parts();
-        let _open = self.replication.register(self.version, &stream)?;
         self.take(stream, read)
     }
 
@@ -198,7 +207,7 @@ impl Attempt<'_> {
                 format!("the disk has no room for a copy of {bytes} bytes"),
             ));
         }
-        Fetch::new(self.replication, self.master, manifest).run(&|| self.goes_on())?;
+        Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
         let dir = engine.settings.config().dir.clone();
         if shared > Index(0)
             && let Some(store) = engine.store_arc()

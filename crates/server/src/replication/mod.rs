@@ -19,6 +19,7 @@ use haypile_engine::{Engine, Master, Replicator};
 use haypile_log::{DirectoryId, FORMAT_VERSION, Hold};
 use haypile_replication::{Hello, PROTOCOL_VERSION, Token};
 use haypile_store::Store;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,8 +45,8 @@ struct State {
     master: Option<Master>,
     /// Rises with each change of the master.
     version: u64,
-    /// The connection to the master.
-    stream: Option<TcpStream>,
+    /// Connections to the master, each by its number.
+    streams: BTreeMap<u64, TcpStream>,
     /// The nodes that the master's records come from.
     upstream_nodes: Vec<Token>,
     /// Connections of replicas, each with its thread.
@@ -115,10 +116,7 @@ impl Replication {
         let (link, feeds) = {
             let mut state = self.state();
             self.changed.notify_all();
-            if let Some(stream) = &state.stream {
-                // It may have ended already.
-                let _ = stream.shutdown(Shutdown::Both);
-            }
+            state.end_streams();
             (state.link.take(), std::mem::take(&mut state.feeds))
         };
         self.progress.note();
@@ -195,13 +193,14 @@ impl Replication {
     ///
     /// # Errors
     /// It is another one already.
-    fn register(&self, version: u64, stream: &TcpStream) -> io::Result<Registered<'_>> {
+    fn register(&self, version: u64, stream: TcpStream) -> io::Result<Registered<'_>> {
         let mut state = self.state();
         if state.version != version || self.engine_is_closing() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the master is another one by now"));
         }
-        state.stream = Some(stream.try_clone()?);
-        Ok(Registered(self))
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        state.streams.insert(number, stream);
+        Ok(Registered(self, number))
     }
 
     fn set_upstream_nodes(&self, nodes: Vec<Token>) {
@@ -209,12 +208,22 @@ impl Replication {
     }
 }
 
-/// The registration of the connection to the master, as long as this lives.
-struct Registered<'a>(&'a Replication);
+impl State {
+    /// Has threads go on that wait for the master.
+    fn end_streams(&self) {
+        for stream in self.streams.values() {
+            // It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The registration of a connection to the master, as long as this lives.
+struct Registered<'a>(&'a Replication, u64);
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.0.state().stream = None;
+        self.0.state().streams.remove(&self.1);
     }
 }
 
@@ -232,10 +241,7 @@ impl Replicator for ToMasters {
         state.master = master;
         state.version += 1;
         state.upstream_nodes.clear();
-        if let Some(stream) = &state.stream {
-            // It may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        state.end_streams();
         replication.changed.notify_all();
     }
 
