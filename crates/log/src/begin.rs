@@ -31,10 +31,12 @@ impl Log {
     /// The log cannot be written or synced.
     pub fn begin_history(&self) -> Result<HistoryStart, SyncError> {
         let history = random_history(&self.shared.options);
-        self.begin(|histories, last| {
+        let start = self.begin(|histories, last| {
             let parent = histories.newest().expect("an open log has a history").history;
             HistoryStart { history, origin: Origin::Fork(parent, last) }
-        })
+        })?;
+        self.shared.state.lock().follows = false;
+        Ok(start)
     }
 
     /// Goes on with the next history of the log of which this one is a copy. Where that log went through several

@@ -12,6 +12,9 @@ use crate::state::{Failure, Shared};
 pub enum Closed {
     /// With everything, and the mark of a clean stop.
     Marked,
+    /// With everything, and without the mark, because the history is another log's: an open that does not follow that
+    /// one begins a history of its own.
+    Followed,
     /// Without the mark, and without what was never written; why.
     Unmarked(SyncError),
 }
@@ -37,8 +40,11 @@ impl Log {
         }
         let synced = self.sync_through(self.last());
         self.stop();
-        let marked = synced.and_then(|()| missing.clone().map_or(Ok(()), Err)).and_then(|()| shared.mark_clean());
+        let follows = shared.state.lock().follows;
+        let whole = synced.and_then(|()| missing.clone().map_or(Ok(()), Err));
+        let marked = whole.and_then(|()| if follows { shared.end_followed() } else { shared.mark_clean() });
         match marked {
+            Ok(()) if follows => Ok(Closed::Followed),
             Ok(()) => Ok(Closed::Marked),
             Err(error) if missing.is_some() || self.written() > self.synced() => Err(error),
             Err(error) => Ok(Closed::Unmarked(error)),
@@ -47,6 +53,14 @@ impl Log {
 }
 
 impl Shared {
+    /// Notes where a log ends that gets no mark.
+    fn end_followed(&self) -> Result<(), SyncError> {
+        let mut state = self.state.lock();
+        self.note_end(&mut state);
+        self.sync_end(&mut state);
+        Ok(())
+    }
+
     /// Leaves the mark of a clean stop behind the last record, when no thread writes any more, and gives back the space
     /// that was allocated ahead.
     fn mark_clean(&self) -> Result<(), SyncError> {

@@ -83,6 +83,8 @@ pub(crate) struct State {
     pub failure: Option<Failure>,
     /// `close` was called: no reservation is given, while the last records are written and synced.
     pub closing: bool,
+    /// The log takes another one's records: the history that it is in is not its own to go on with.
+    pub follows: bool,
     /// The histories that the log went through.
     ///
     /// Invariant: never empty; the newest one is that of the segments that are made.
@@ -187,6 +189,7 @@ impl Shared {
             phase: Phase::Opening,
             failure: None,
             closing: false,
+            follows: options.follows,
             histories,
             segments,
             active: None,

@@ -129,6 +129,47 @@ fn a_copy_has_the_same_records_at_the_same_indexes_whatever_stops() {
 }
 
 #[test]
+fn a_copy_that_is_opened_to_go_on_by_itself_never_goes_on_in_a_history_of_another_log() {
+    let follow = |rig: &mut Rig| rig.open_with(Index(0), |options| options.follows = true);
+    let mut rig = Rig::new(5);
+    // It has led before, and stopped cleanly.
+    let first = rig.open();
+    let next = first.sync(b"its own").next();
+    assert_eq!(first.log.close(), Ok(Closed::Marked));
+    let history = first.history;
+    for has_records in [false, true] {
+        let follower = follow(&mut rig);
+        assert_eq!(follower.history, history);
+        if has_records {
+            let record = Record {
+                index: next,
+                history,
+                term: 0,
+                entry: 0,
+                kind: Kind::Effects,
+                time_ms: 7,
+                body: b"another one's",
+                segment: 1,
+                offset: 4096,
+            };
+            let reserved = follower.log.reserve(record.body.len()).unwrap();
+            follower.log.append_at(reserved, &record, body_crc(record.body)).unwrap();
+        }
+        assert_eq!(follower.log.close(), Ok(Closed::Followed));
+    }
+    let alone = rig.open();
+    let start = alone.log.histories().newest().unwrap();
+    assert_eq!((start.parent(), alone.clean), (Some((history, next)), false));
+    assert!(alone.sync(b"its own") > next);
+    assert_eq!(alone.log.close(), Ok(Closed::Marked));
+    // One that was told to go on by itself while it was open stops like any other.
+    let follower = follow(&mut rig);
+    let begun = follower.log.begin_history().unwrap();
+    assert_eq!(follower.log.close(), Ok(Closed::Marked));
+    assert_eq!(rig.open().history, begun.history);
+}
+
+#[test]
 fn a_copy_refuses_a_record_that_does_not_come_next() {
     let life = Rig::new(1).open();
     let take = |index, term, entry| {

@@ -229,7 +229,7 @@ impl Store {
         let closed = self.log.close();
         self.base.close();
         match closed {
-            Ok(Closed::Marked) => {}
+            Ok(Closed::Marked | Closed::Followed) => {}
             Ok(Closed::Unmarked(why)) => {
                 tracing::warn!("nothing that was acknowledged is lost, but the log has no mark of this stop: {why}");
             }
