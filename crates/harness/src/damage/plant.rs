@@ -1,6 +1,7 @@
 //! The kinds of damage, and how each is done to a data directory.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -162,34 +163,43 @@ pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<Str
         FromOther(_) | FromOlder(_) | BackupOver => return Ok(None),
     };
     let Some(path) = find(target, data, random)? else { return Ok(None) };
-    let place = match kind {
+    match damage_file(kind, &path, random) {
+        Ok(place) => Ok(place.map(|place| format!("{kind:?}: {} at {place}", path.display()))),
+        // A running server removes files that it needs no more.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("{kind:?}: {}", path.display())),
+    }
+}
+
+/// Damages one file and returns the position in it; `None` if it is empty.
+fn damage_file(kind: Kind, path: &Path, random: &mut Random) -> std::io::Result<Option<usize>> {
+    match kind {
         Delete(_) => {
-            fs::remove_file(&path)?;
-            0
+            fs::remove_file(path)?;
+            return Ok(Some(0));
         }
         Empty(_) => {
-            fs::write(&path, b"")?;
-            0
+            // Without making it again.
+            File::options().write(true).open(path)?.set_len(0)?;
+            return Ok(Some(0));
         }
-        _ => {
-            let bytes = fs::read(&path)?;
-            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            if used == 0 {
-                return Ok(None);
-            }
-            // The position is near the end as often as anywhere else.
-            let from = if random.percent(50) { used.saturating_sub(5000) } else { 0 };
-            let at = random.between(from as u64, used as u64 - 1) as usize;
-            // In place: a running server may be writing to the file.
-            let file = File::options().write(true).open(&path)?;
-            match kind {
-                Truncate(_) => file.set_len(at as u64)?,
-                _ => file.write_all_at(&[bytes[at] ^ 1 << random.below(8)], at as u64)?,
-            }
-            at
-        }
-    };
-    Ok(Some(format!("{kind:?}: {} at {place}", path.display())))
+        _ => {}
+    }
+    let bytes = fs::read(path)?;
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    if used == 0 {
+        return Ok(None);
+    }
+    // The position is near the end as often as anywhere else.
+    let from = if random.percent(50) { used.saturating_sub(5000) } else { 0 };
+    let at = random.between(from as u64, used as u64 - 1) as usize;
+    // In place: a running server may be writing to the file.
+    let file = File::options().write(true).open(path)?;
+    match kind {
+        Truncate(_) => file.set_len(at as u64)?,
+        _ => file.write_all_at(&[bytes[at] ^ 1 << random.below(8)], at as u64)?,
+    }
+    Ok(Some(at))
 }
 
 fn find(target: Target, data: &Path, random: &mut Random) -> Result<Option<PathBuf>> {
@@ -224,8 +234,8 @@ fn find(target: Target, data: &Path, random: &mut Random) -> Result<Option<PathB
 /// Removes a directory that a running server may be writing to.
 fn remove_dir(dir: &Path) -> Result<()> {
     let removed = (0..50).find_map(|_| match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => None,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         result => Some(result),
     });
     removed.unwrap_or(Ok(())).with_context(|| format!("removing {}", dir.display()))
