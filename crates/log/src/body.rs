@@ -212,6 +212,20 @@ pub enum Effect<'a> {
     },
 }
 
+impl<'a> Effect<'a> {
+    /// Returns the key of the row that the effect is about.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Effect::Put { key, .. }
+            | Effect::Delete { key }
+            | Effect::Patch { key, .. }
+            | Effect::Splice { key, .. }
+            | Effect::Touch { key } => Some(key),
+            Effect::Count { .. } => None,
+        }
+    }
+}
+
 /// A body that is not a sequence of effects: a defect of its writer, as its CRC was right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyError {

@@ -139,19 +139,7 @@ impl Store {
 
     /// Takes the latches of all shards that these effects write to.
     pub(crate) fn latch_all<'s>(&'s self, effects: &[Effect<'_>]) -> Latches<'s> {
-        latch_all(&self.memtable, effects.iter().filter_map(row_of))
-    }
-}
-
-/// Returns the row that an effect is about.
-pub(crate) fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
-    match *effect {
-        Effect::Put { key, .. }
-        | Effect::Delete { key }
-        | Effect::Patch { key, .. }
-        | Effect::Splice { key, .. }
-        | Effect::Touch { key } => Some(key),
-        Effect::Count { .. } => None,
+        latch_all(&self.memtable, effects.iter().filter_map(Effect::key))
     }
 }
 

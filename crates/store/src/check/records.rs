@@ -2,7 +2,7 @@
 //! applied index make them.
 
 use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
-use crate::apply::{parse, row_of};
+use crate::apply::parse;
 use crate::base::BaseError;
 use crate::databases::{CountsAt, dead_row};
 use crate::memtable::Change;
@@ -119,7 +119,7 @@ impl Above {
 
     /// Returns whether the replay passes over an effect.
     fn is_dead(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<bool, BaseError> {
-        let Some(space) = row_of(effect).and_then(space_of) else { return Ok(false) };
+        let Some(space) = effect.key().and_then(space_of) else { return Ok(false) };
         if let Some(dead) = self.dead.get(&space) {
             return Ok(*dead);
         }

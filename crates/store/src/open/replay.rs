@@ -1,7 +1,7 @@
 //! The replay of the log at open: one thread reads and checks records, some at a time; another locates the rows that
 //! they write and prefetches them together, as for the requests of a pipeline, and then applies the records one by one.
 
-use crate::apply::{ParsedEffects, parse, row_of};
+use crate::apply::{ParsedEffects, parse};
 use crate::memtable::{Change, Found, TOGETHER_MAX};
 use crate::open::OpenError;
 use crate::row::{Key, parse_meta_row, space_of};
@@ -138,7 +138,7 @@ impl Store {
             return;
         }
         let is_dead = |effect: &mut Effect<'_>| {
-            row_of(effect).and_then(space_of).is_some_and(|space| self.databases.is_dead(space))
+            effect.key().and_then(space_of).is_some_and(|space| self.databases.is_dead(space))
         };
         effects.extract_if(from.., is_dead).for_each(drop);
     }
