@@ -99,7 +99,8 @@ impl Log {
     pub fn hold_after(&self, after: Index) -> Option<Hold> {
         let mut state = self.shared.state.lock();
         let first = state.segments.first().map_or(state.written.next(), |held| held.first);
-        if after.next() < first {
+        // The index may be a peer's claim.
+        if after.0 < first.0.saturating_sub(1) {
             return None;
         }
         state.holds.push(after);

@@ -33,7 +33,7 @@ impl FromIterator<HistoryStart> for Histories {
     /// Collects histories, the oldest first.
     ///
     /// # Panics
-    /// They do not begin in their order.
+    /// The histories do not begin in their order.
     fn from_iter<I: IntoIterator<Item = HistoryStart>>(starts: I) -> Histories {
         let mut histories = Histories::default();
         starts.into_iter().for_each(|start| histories.push(start));

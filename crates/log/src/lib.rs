@@ -61,7 +61,7 @@ pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{Log, Opened};
 pub use options::{Options, Retention};
 pub use queue::NotNext;
-pub use reader::{Next, Reader, Through};
+pub use reader::{Chain, Next, Reader, Through};
 pub use record::Record;
 pub use replay::{Progress, Replay};
 pub use reserve::{AppendError, Reservation};

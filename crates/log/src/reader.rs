@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Damage, OpenError};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HistoryStart, Index, Kind};
+use crate::histories::Histories;
 use crate::listing::known_kind;
 use crate::record::Record;
 use crate::segment::{Held, Segment};
@@ -35,6 +36,16 @@ pub struct Reader {
     source: Option<Source>,
 }
 
+/// The histories of a log, for who reads it: they stay those of that log when its store is opened again.
+pub struct Chain(Arc<Shared>);
+
+impl Chain {
+    /// Returns the histories that the log went through.
+    pub fn histories(&self) -> Histories {
+        self.0.state.lock().histories.clone()
+    }
+}
+
 /// A place at which records through `last` can be read without asking the log again.
 struct Source {
     segment: Arc<Segment>,
@@ -61,6 +72,11 @@ impl Reader {
     /// Chooses which records the reader sees.
     pub fn through(self, through: Through) -> Reader {
         Reader { through, ..self }
+    }
+
+    /// Returns the histories of the log that is read.
+    pub fn chain(&self) -> Chain {
+        Chain(self.shared.clone())
     }
 
     /// Index of the record that comes next.
