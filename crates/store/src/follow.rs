@@ -5,15 +5,18 @@
 //! them, too, so that the caller is asked for them: it is given the keys that the record names.
 
 use crate::apply::staged::ROWS_AT_ONCE;
-use crate::apply::{Latching, OneLatch, ParsedEffects, parse, row_of};
+use crate::apply::{Latching, OneLatch, ParsedEffects, parse};
 use crate::databases::is_database_row;
 use crate::refusal::Refusal;
 use crate::role::Role;
 use crate::row::{Key, parse_meta_row};
 use crate::stop::Stop;
 use crate::store::Store;
-use crate::txn::commit::ROOM_WAIT;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
+use std::time::Duration;
+
+/// How long a record waits for room in the log or the memtable before its caller looks whether it is still wanted.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// The readers that a record must not come between.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,8 @@ pub enum Named<'h> {
 
 /// The locks of keys, as the part of a server that serves readers keeps them.
 pub trait RecordLocks {
-    /// Runs `apply`, once, while no reader reads the named keys. May wait for readers.
+    /// Runs `apply`, once, while no reader reads the named keys; or not at all, where the store is not to change any
+    /// more. May wait for readers.
     fn hold(&self, named: Named<'_>, apply: &mut dyn FnMut());
 }
 
@@ -49,17 +53,14 @@ impl std::fmt::Display for FollowError {
 impl std::error::Error for FollowError {}
 
 impl Store {
-    /// Takes the next record of the log that this store follows. Waits for room in the memtable and the log. One thread
-    /// calls it.
+    /// Takes the next record of the log that this store follows. Waits a moment for room in the memtable and the log.
+    /// One thread calls it.
     ///
     /// # Errors
-    /// There is no room; or the record is damaged, or not the next one of the history that this store is in. Nothing
-    /// has happened.
-    ///
-    /// # Panics
-    /// The store leads.
+    /// There is no room, the store leads, or its locks are not given any more; or the record is damaged, or not the
+    /// next one of the history that this store is in. Nothing has happened.
     pub fn follow(&self, record: &Record<'_>, locks: &dyn RecordLocks) -> Result<(), FollowError> {
-        assert_eq!(self.role.get(), Role::Following, "only a store that follows takes another one's records");
+        self.expect_to_follow()?;
         let damaged = |why: String| FollowError::Damaged(format!("record {}: {why}", record.index));
         if (record.history, record.index) != (self.history(), self.log.last().next()) {
             let (history, last) = (self.history(), self.log.last());
@@ -68,7 +69,7 @@ impl Store {
                 record.history
             )));
         }
-        self.wait_for_room().map_err(|stop| match stop {
+        self.wait_for_room_within(ROOM_WAIT).map_err(|stop| match stop {
             Stop::Refused(why) => FollowError::Refused(why.to_string()),
             other => FollowError::Refused(format!("{other:?}")),
         })?;
@@ -85,13 +86,15 @@ impl Store {
         let mut appended = Ok(());
         let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
         let keys = named_keys(&effects);
-        let is_exchange = effects.iter().filter_map(row_of).any(is_database_row);
+        let is_exchange = effects.iter().filter_map(Effect::key).any(is_database_row);
         let named = if is_exchange { Named::Everything } else { Named::Keys(&keys) };
         locks.hold(named, &mut || {
             let (reserved, effects) = taken.take().expect("a record is applied once");
             appended = self.take_in(record, reserved, effects);
         });
-        assert!(taken.is_none(), "the locks were held for the record");
+        if taken.is_some() {
+            return Err(FollowError::Refused("the store is not to change any more".into()));
+        }
         appended.map_err(|error| damaged(error.to_string()))?;
         self.after_commit();
         Ok(())
@@ -105,7 +108,7 @@ impl Store {
         effects: ParsedEffects<'_, '_>,
     ) -> Result<(), NotNext> {
         if effects.effects.len() > ROWS_AT_ONCE {
-            let keys = effects.effects.iter().filter_map(row_of).filter_map(parse_meta_row);
+            let keys = effects.effects.iter().filter_map(Effect::key).filter_map(parse_meta_row);
             let _turn = self.staged.begin(keys);
             self.append_and_apply(record, reserved, effects, &mut OneLatch::new(&self.memtable))
         } else {
@@ -132,18 +135,21 @@ impl Store {
     ///
     /// # Errors
     /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the
-    /// last record from the one that this store is in.
-    ///
-    /// # Panics
-    /// The store leads.
+    /// last record from the one that this store is in; or the store leads.
     pub fn adopt_history(&self, start: HistoryStart) -> Result<(), FollowError> {
-        assert_eq!(self.role.get(), Role::Following, "a store that leads begins its histories itself");
+        self.expect_to_follow()?;
         let (history, last) = (self.history(), self.log.last());
         if start.history != history && start.parent() != Some((history, last)) {
             let why = format!("history {} does not go on where history {history} ends with {last} here", start.history);
             return Err(FollowError::Damaged(why));
         }
         self.log.adopt_history(start).map_err(|error| FollowError::Refused(error.to_string()))
+    }
+
+    /// A store that leads makes its records and histories itself.
+    fn expect_to_follow(&self) -> Result<(), FollowError> {
+        let follows = self.follows();
+        follows.then_some(()).ok_or_else(|| FollowError::Refused("the store does not follow".into()))
     }
 
     /// Returns whether the store follows another one's log.
@@ -189,7 +195,7 @@ impl Store {
 
 /// Returns the keys that a record names, in the order of their hashes, each once.
 fn named_keys<'e>(effects: &[Effect<'e>]) -> Vec<Key<'e>> {
-    let mut keys: Vec<Key<'e>> = effects.iter().filter_map(row_of).filter_map(parse_meta_row).collect();
+    let mut keys: Vec<Key<'e>> = effects.iter().filter_map(Effect::key).filter_map(parse_meta_row).collect();
     keys.sort_unstable_by_key(|key| (key.hash, key.space, key.name));
     keys.dedup_by_key(|key| (key.hash, key.space, key.name));
     keys

@@ -98,12 +98,23 @@ impl Store {
 
     /// Blocks until a flush has made room: for callers that write much and will write more, which are transactions
     /// written ahead on the I/O pool, and imports.
+    ///
+    /// # Errors
+    /// There is none after two minutes, or there will be none.
     pub fn wait_for_room(&self) -> Result<(), Stop> {
+        self.wait_for_room_within(AHEAD_WAIT)
+    }
+
+    /// Blocks until a flush has made room, for so long at most.
+    ///
+    /// # Errors
+    /// There is none then, or there will be none.
+    pub(crate) fn wait_for_room_within(&self, time: Duration) -> Result<(), Stop> {
         let started = Instant::now();
         loop {
             match self.pressure_of_data() {
                 WritePressure::Go => return Ok(()),
-                WritePressure::Slow(_) if started.elapsed() < AHEAD_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
+                WritePressure::Slow(_) if started.elapsed() < time => self.flush.wait_for_progress(ROOM_LOOK),
                 WritePressure::Slow(_) => return Err(Stop::Refused(Refusal::FlushBehind)),
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }
