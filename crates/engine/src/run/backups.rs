@@ -198,7 +198,7 @@ impl Backups {
         while !self.is_closing() {
             match (self.next(tidy_in), archive) {
                 (Some(Work::Backup(since)), Some(archive)) => {
-                    let _data = crate::sync::lock(&engine.replication.data);
+                    let _data = crate::sync::lock(&engine.replication.backup);
                     let made = match engine.store() {
                         Some(store) => archive.back_up(&store, &|| !self.is_closing()),
                         None => Err("the data are not loaded".into()),

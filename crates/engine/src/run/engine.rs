@@ -196,6 +196,7 @@ impl Engine {
         store.set_lacks_replicas(self.lacks_replicas());
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
+        self.refuse_writes_of_replica();
         // Sessions whose replies are held back may have looked while there was no store.
         self.blocked.look_again();
     }

@@ -65,6 +65,7 @@ impl Engine {
         follows: bool,
         between: &mut dyn FnMut() -> Result<(), String>,
     ) -> Result<(), String> {
+        let _no_backup = lock(&self.replication.backup);
         let opener = self.opener.get().ok_or("this server cannot open its data again")?;
         let old = self.store_arc().ok_or("the data are not loaded")?;
         if self.settings.config().engine == haypile_config::Engine::Memory {

@@ -44,6 +44,7 @@ impl Engine {
         }
         let _alone = self.hold_exclusion();
         let start = store.lead().map_err(|error| error.to_string())?;
+        self.refuse_writes_of_replica();
         tracing::info!("the data lead from record {} on, in history {}", start.after().next(), start.history);
         Ok(())
     }

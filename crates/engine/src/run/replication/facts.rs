@@ -80,8 +80,12 @@ pub enum DownstreamState {
 pub struct Replication {
     state: Mutex<State>,
     pub(crate) replicator: OnceLock<Box<dyn Replicator>>,
-    /// Held while the data are exchanged or opened again, and while a backup is made of them.
+    /// Held while the data are exchanged or opened again, and while they begin to lead.
     pub(crate) data: Mutex<()>,
+    /// Held while a backup is made. Who takes both takes `data` first.
+    pub(crate) backup: Mutex<()>,
+    /// Held while the master is changed: each change is told to the threads before the next one is made.
+    pub(crate) changing: Mutex<()>,
 }
 
 #[derive(Default)]

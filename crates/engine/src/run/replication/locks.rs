@@ -3,48 +3,71 @@
 
 use crate::clients::inbox::Inbox;
 use crate::keys::admission::{ExclusionHeld, KeysHeld, PoolInside};
+use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{Claims, HeldFor, Parked, Turn, Waiter};
 use crate::run::engine::Engine;
 use crate::run::protocol::prepare;
 use crate::run::serving::{Place, Service};
 use haypile_store::{Call, Key, Mode, Named, RecordLocks, Stop, Store, TxnBuffers};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// Looks for the locks of further keys of a reader that waits, before it is left waiting until the next record.
 const TRIES_MAX: u32 = 100;
 const TRY_EVERY: Duration = Duration::from_micros(100);
 
+/// How long locks are waited for where the engine ends: those who have them give them back, unless the data could not
+/// be opened again.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// The time between looks whether the engine ends, while locks are waited for.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// The locks of the engine's keys, for the thread that applies records to this store.
 pub struct FollowerLocks<'a> {
     engine: &'a Engine,
     store: &'a Store,
+    /// The version of the store.
+    version: u64,
+    /// Says no when the engine ends. Before that, who has asked for locks has to take them: others wait behind.
+    goes_on: &'a dyn Fn() -> bool,
     inbox: Arc<Inbox>,
 }
 
 impl<'a> FollowerLocks<'a> {
-    /// Makes them for a store that follows, which the engine serves.
-    pub fn new(engine: &'a Engine, store: &'a Store) -> Self {
+    /// Makes them for a store that follows, which the engine serves under this version. `goes_on` says no when the
+    /// engine ends.
+    pub fn new(engine: &'a Engine, store: &'a Store, version: u64, goes_on: &'a dyn Fn() -> bool) -> Self {
         // Nobody waits for what is told there.
-        FollowerLocks { engine, store, inbox: Arc::new(Inbox::new(Box::new(|| ()))) }
+        FollowerLocks { engine, store, version, goes_on, inbox: Arc::new(Inbox::new(Box::new(|| ()))) }
     }
 
-    /// Enters the exclusion and takes the locks, for as long as it takes.
-    fn with_keys<R>(&self, claims: &Claims, run: impl FnOnce() -> R) -> R {
+    /// Whether the engine serves this store. The caller is inside the exclusion, which keeps it from changing.
+    fn is_served(&self) -> bool {
+        self.engine.store_version() == self.version
+    }
+
+    /// Enters the exclusion and takes the locks, for as long as it takes, and runs; unless the store is another one by
+    /// then, or the engine ends.
+    fn with_keys(&self, claims: &Claims, run: impl FnOnce()) {
         let mut turn = Turn::Newcomer;
         loop {
             let mut told = None;
             let Some(inside) = PoolInside::try_enter(&self.engine.exclusion, || call(&mut told)) else {
-                wait(told);
+                if !self.wait(told) {
+                    return;
+                }
                 continue;
             };
             match KeysHeld::try_take(&self.engine.locks, claims, turn, HeldFor::Moment) {
                 Ok(keys) => {
-                    let result = run();
+                    if self.is_served() {
+                        run();
+                    }
                     drop(keys);
                     drop(inside);
-                    return result;
+                    return;
                 }
                 Err(refused) => {
                     drop(inside);
@@ -52,8 +75,55 @@ impl<'a> FollowerLocks<'a> {
                     if let Parked::Retry(waiter) = self.engine.locks.park(refused, before, call(&mut told)) {
                         waiter();
                     }
-                    wait(told);
+                    if !self.wait(told) {
+                        return;
+                    }
                 }
+            }
+        }
+    }
+
+    /// Runs while nobody else runs on keys; unless the store is another one by then, or the engine ends.
+    fn alone(&self, run: impl FnOnce()) {
+        loop {
+            let mut told = None;
+            let held = ExclusionHeld::try_hold(&self.engine.exclusion, |answer| {
+                let (tell, receiver) = channel();
+                told = Some((receiver, answer));
+                Box::new(move || {
+                    // The thread waits below.
+                    let _ = tell.send(());
+                })
+            });
+            let held = match (held, told) {
+                (Some(held), _) => held,
+                (None, Some((receiver, answer))) => {
+                    if !self.wait(Some(receiver)) {
+                        return;
+                    }
+                    if answer != Exclusive::WillBeGranted {
+                        continue;
+                    }
+                    ExclusionHeld::granted(&self.engine.exclusion)
+                }
+                (None, None) => unreachable!("who is not granted it leaves a waiter"),
+            };
+            if self.is_served() {
+                run();
+            }
+            drop(held);
+            return;
+        }
+    }
+
+    /// Waits until a waiter is called; false if the engine ends, and the waiter is left behind.
+    fn wait(&self, told: Option<Receiver<()>>) -> bool {
+        let (told, since) = (told.expect("a waiter was made"), Instant::now());
+        loop {
+            match told.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) if (self.goes_on)() || since.elapsed() < END_WAIT => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
     }
@@ -121,15 +191,9 @@ fn call(told: &mut Option<Receiver<()>>) -> Waiter {
     let (tell, receiver) = channel();
     *told = Some(receiver);
     Box::new(move || {
-        // The thread waits in `wait`.
+        // The thread waits in `FollowerLocks::wait`, unless it has given up.
         let _ = tell.send(());
     })
-}
-
-/// Waits until a waiter is called, which lives in a queue until then.
-fn wait(told: Option<Receiver<()>>) {
-    // A queue that is dropped has no waiters: the server ends.
-    let _ = told.expect("a waiter was made").recv();
 }
 
 impl RecordLocks for FollowerLocks<'_> {
@@ -146,12 +210,10 @@ impl RecordLocks for FollowerLocks<'_> {
                     }
                 });
             }
-            Named::Everything => {
-                let held: ExclusionHeld<'_> = self.engine.hold_exclusion();
+            Named::Everything => self.alone(|| {
                 apply();
                 self.on_exchange();
-                drop(held);
-            }
+            }),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::run::engine::Engine;
 use crate::run::replication::facts::{Link, Master, Replicator, Upstream};
+use crate::sync::lock;
 use haypile_resp::Reply;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ impl Engine {
     /// Follows another master, or none. Writes are refused from now on, or will be taken as soon as the data lead
     /// again. Returns whether that is a change.
     pub fn set_master(&self, master: Option<Master>) -> bool {
+        let _changing = lock(&self.replication.changing);
         let mut state = self.replication.state();
         if state.upstream.as_ref().map(|upstream| &upstream.master) == master.as_ref() {
             return false;
@@ -29,16 +31,24 @@ impl Engine {
         state.upstream = master.clone().map(Upstream::new);
         drop(state);
         self.settings.set_replicaof(master.as_ref().map(|master| (&*master.host, master.port)));
-        if master.is_some()
-            && let Some(store) = self.store()
-        {
-            store.stop_leading();
-        }
+        self.refuse_writes_of_replica();
         if let Some(replicator) = self.replication.replicator.get() {
             replicator.on_master(master);
         }
         self.look_at_link();
         true
+    }
+
+    /// Has the store take no writes if the server is a replica, or about to be one: to be called when either begins.
+    ///
+    /// Invariant: whoever sets the master, and whoever puts a store in place or has it lead, calls this afterwards. So
+    /// the later of the two sees the other.
+    pub(crate) fn refuse_writes_of_replica(&self) {
+        if self.is_replica()
+            && let Some(store) = self.store()
+        {
+            store.stop_leading();
+        }
     }
 
     /// Looks whether what the server has may be served: to be called when the link to the master changes, and about
