@@ -1,6 +1,6 @@
 //! The commands about copies of the data: ROLE, REPLICAOF, REPLCONF, FAILOVER, WAIT and WAITAOF.
 //!
-//! They only ask and say: connections to masters and replicas are the server's, behind [`Act::Follow`] and
+//! These commands only ask and say: connections to masters and replicas are the server's, behind [`Act::Follow`] and
 //! [`SessionChange::HandOver`]. How a reply is held back until replicas or the log have what a client has seen is the
 //! engine's, behind [`Act::Wait`].
 
