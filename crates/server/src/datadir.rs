@@ -10,7 +10,7 @@ use haypile_log::{DirectoryId, EndFile, Index};
 use std::cmp::Ordering;
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The format of the directory as a whole. Each part has its own version as well.
@@ -73,15 +73,50 @@ pub fn id(dir: &Path) -> Result<DirectoryId, String> {
     format.map(|format| format.id).ok_or_else(|| format!("{} is not a data directory of Haypile", dir.display()))
 }
 
-/// Says that the copy in `incoming_dir` is complete: from here on it is the data, whatever happens.
+/// Marks the copy in `incoming_dir` as complete: from here on it is the data, whatever happens.
 ///
 /// # Errors
-/// A text for people. The data are what they were.
-pub fn complete_incoming(dir: &Path) -> Result<(), String> {
+/// The inner one, a text for people: there is no mark, and the data are what they were. The outer one: nobody knows.
+pub fn mark_incoming(dir: &Path) -> Result<Result<(), String>, String> {
     let incoming = incoming_dir(dir);
     let marked = File::create(incoming.join(COMPLETE_FILE)).and_then(|file| file.sync_all());
-    let synced = marked.and_then(|()| sync_dir(&incoming));
-    synced.map_err(|error| format!("Can't complete the copy in {}: {error}", incoming.display()))
+    let Err(error) = marked.and_then(|()| sync_dir(&incoming)) else { return Ok(Ok(())) };
+    let why = format!("Can't complete the copy in {}: {error}", incoming.display());
+    unmark_incoming(dir).map_err(|error| format!("{why}; and its mark may be left there: {error}"))?;
+    Ok(Err(why))
+}
+
+/// Removes the mark of a complete copy, before anything about the copy changes.
+///
+/// # Errors
+/// The mark may be there.
+pub fn unmark_incoming(dir: &Path) -> std::io::Result<()> {
+    let incoming = incoming_dir(dir);
+    match std::fs::remove_file(incoming.join(COMPLETE_FILE)) {
+        Ok(()) => sync_dir(&incoming),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks whether a copy can take the place of the directory's own data, by renaming.
+///
+/// # Errors
+/// A text for people: a part of the data lies elsewhere.
+pub fn check_exchange(dir: &Path) -> Result<(), String> {
+    let fails = |path: &Path, error| format!("Can't look at {}: {error}", path.display());
+    let device = std::fs::metadata(dir).map_err(|error| fails(dir, error))?.dev();
+    for part in [log_dir(dir), base_dir(dir)] {
+        let about = std::fs::symlink_metadata(&part).map_err(|error| fails(&part, error))?;
+        if !about.is_dir() || about.dev() != device {
+            let part = part.display();
+            return Err(format!(
+                "{part} lies on another file system, or is a link: a master's copy cannot take its place. Have the directory {} lie there as a whole",
+                dir.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Puts the copy of a master's data, if a complete one is there, in the place of the directory's own. Nothing may have
@@ -98,7 +133,7 @@ pub fn adopt_incoming(dir: &Path) -> Result<bool, String> {
         let old = dir.join(OLD_DIR);
         for name in [END_FILE, FORMAT_FILE, "log", "base"] {
             let (new, own) = (incoming.join(name), dir.join(name));
-            // What has been put there is not in the copy any more. The end of another log is no part of it.
+            // A part that was put there is not in the copy any more. The end of another log is no part of the copy.
             if new.exists() || name == END_FILE {
                 remove(&old)?;
                 std::fs::create_dir(&old)?;

@@ -178,6 +178,31 @@ fn a_master_that_comes_back_keeps_the_records_that_it_gives_up() {
 }
 
 #[test]
+fn a_replica_that_led_for_a_while_in_between_gives_up_what_it_wrote() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    fill(&mut client, 0, 50);
+    let replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    replica.stop();
+    // It is started alone by mistake, and gets as many records as its master does meanwhile.
+    let alone = Server::start(other.path(), &DEBUG);
+    for number in 0..10 {
+        assert_eq!(alone.client().ask(&format!("SET of-replica {number}")), "+OK\r\n");
+        assert_eq!(client.ask(&format!("SET of-master {number}")), "+OK\r\n");
+    }
+    alone.stop();
+    let replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    assert_eq!(replica.client().ask("GET of-replica"), "$-1\r\n");
+    fill(&mut client, 50, 60);
+    is_equal(&master, &replica);
+    replica.stop();
+    master.stop();
+}
+
+#[test]
 fn replicas_of_replicas_follow_and_circles_do_not() {
     let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
     let first = Server::start(dirs[0].path(), &DEBUG);
@@ -250,6 +275,44 @@ fn writes_wait_for_replicas_as_far_as_they_are_asked_to() {
 }
 
 #[test]
+fn an_idle_replica_counts_as_a_good_one() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let needs = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"];
+    let master = Server::start(dir.path(), &[&DEBUG[..], &needs].concat());
+    let replica = replica_of(&master, &other, &DEBUG);
+    let mut client = master.client();
+    wait_until("it is taken", || client.ask("SET k v") == "+OK\r\n");
+    let since = std::time::Instant::now();
+    while since.elapsed() < std::time::Duration::from_secs(6) {
+        let line = field(&mut client, "slave0");
+        assert!(["0", "1", "2"].iter().any(|lag| line.ends_with(&format!("lag={lag}"))), "{line}");
+    }
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_directory_of_several_places_takes_no_copy() {
+    let (dir, other, elsewhere) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    master.client().ask("SET k of-master");
+    let replica = Server::start(other.path(), &DEBUG);
+    assert_eq!(replica.client().ask("SET k own"), "+OK\r\n");
+    replica.stop();
+    std::fs::rename(other.path().join("base"), elsewhere.path().join("base")).expect("both are in one file system");
+    std::os::unix::fs::symlink(elsewhere.path().join("base"), other.path().join("base")).expect("it is ours");
+    let replica = Server::start(other.path(), &DEBUG);
+    let mut client = replica.client();
+    client.ask(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_until("it is refused", || field(&mut client, "master_link_error").contains("cannot take its place"));
+    assert_eq!(client.ask("GET k"), "$3\r\nown\r\n");
+    assert!(!other.path().join("incoming").exists(), "nothing was fetched");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
 fn what_is_stale_is_served_where_the_directive_says_so() {
     let (dir, other) = (TempDir::new(), TempDir::new());
     let master = Server::start(dir.path(), &DEBUG);
@@ -299,6 +362,31 @@ fn others_are_no_masters() {
     assert_eq!(client.ask("REPLICAOF NO ONE"), "+OK\r\n");
     wait_until("it leads", || client.ask("SET kept 2") == "+OK\r\n");
     replica.stop();
+}
+
+#[test]
+fn nobody_waits_for_a_master_that_does_not_answer() {
+    let dir = TempDir::new();
+    // Who connects here once the queue is full gets no answer at all.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("there are sockets");
+    full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("the loopback has a free port");
+    full.listen(0).expect("it is bound");
+    let address = full.local_addr().expect("it is bound").as_socket().expect("it is an address");
+    let short = std::time::Duration::from_millis(200);
+    let queued: Vec<_> = (0..8).map_while(|_| TcpStream::connect_timeout(&address, short).ok()).collect();
+    assert!(queued.len() < 8, "the queue is full");
+    let replica = Server::start(dir.path(), &DEBUG);
+    let mut client = replica.client();
+    let since = std::time::Instant::now();
+    for round in 0..3 {
+        assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {}", address.port())), "+OK\r\n");
+        wait_until("it follows", || client.ask("SET k v") == READONLY);
+        wait_until("it is told", || client.ask("REPLICAOF NO ONE") == "+OK\r\n");
+        wait_until("it leads", || client.ask(&format!("SET k {round}")) == "+OK\r\n");
+    }
+    client.ask(&format!("REPLICAOF 127.0.0.1 {}", address.port()));
+    replica.stop();
+    assert!(since.elapsed() < std::time::Duration::from_secs(8), "an attempt to connect takes ten seconds");
 }
 
 /// Starts a server that gives each client this answer to whatever it says, and closes the connection.
@@ -353,6 +441,44 @@ fn a_copy_that_is_cut_off_goes_on_without_the_tables_that_are_there() {
     for left in ["incoming", "replaced"] {
         assert!(!other.path().join(left).exists(), "{left}");
     }
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_copy_that_is_not_wanted_any_more_changes_nothing() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let small = ["--memtable-size", "1mb", "--compression", "none"];
+    let master = Server::start(dir.path(), &[&DEBUG[..], &small].concat());
+    let mut client = master.client();
+    fill_tables(&mut client, 1000);
+    let replica = Server::start(other.path(), &DEBUG);
+    let mut own = replica.client();
+    let mut copies = 0;
+    for round in 0..30 {
+        assert_eq!(own.ask(&format!("SET round {round}")), "+OK\r\n");
+        own.ask(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+        // At any moment of the copy.
+        std::thread::sleep(std::time::Duration::from_millis(2 * round));
+        // As in Redis, LOADING while the copy is put in place.
+        wait_until("it is told", || own.ask("REPLICAOF NO ONE") == "+OK\r\n");
+        wait_until("it leads", || own.ask("SET led x") == "+OK\r\n");
+        // The data are its own or the copy's, and not a mixture of both.
+        let (of_master, of_own) = (own.ask("EXISTS big:1 big:999"), own.ask("GET round"));
+        match &*of_master {
+            ":0\r\n" => assert_eq!(of_own, format!("${}\r\n{round}\r\n", round.to_string().len())),
+            ":2\r\n" => {
+                copies += 1;
+                assert_eq!(of_own, "$-1\r\n");
+                own.ask("FLUSHALL");
+            }
+            other => panic!("a mixture: {other}"),
+        }
+    }
+    own.ask(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
+    println!("{copies} of 30 copies came into place");
     replica.stop();
     master.stop();
 }

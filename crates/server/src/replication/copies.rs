@@ -26,6 +26,9 @@ pub struct Copies {
 /// A complete copy. Its directory is removed with it.
 pub struct Copy {
     pub manifest: Manifest,
+    /// The version of the store that the copy is of.
+    version: u64,
+    made: Instant,
     dir: PathBuf,
     /// Keeps the records behind the copy.
     pub hold: Mutex<Hold>,
@@ -44,11 +47,12 @@ impl Copies {
         Copies { settings, copies: Mutex::default() }
     }
 
-    /// Makes a copy of the data as of now. Blocks for as long as it takes; asks `goes_on` now and then.
+    /// Makes a copy of the data as of now, of the store of this version. Blocks for as long as it takes; asks `goes_on`
+    /// now and then.
     ///
     /// # Errors
     /// A text for people. Nothing is left then.
-    pub fn make(&self, store: &Store, goes_on: &dyn Fn() -> bool) -> Result<Arc<Copy>, String> {
+    pub fn make(&self, store: &Store, version: u64, goes_on: &dyn Fn() -> bool) -> Result<Arc<Copy>, String> {
         check_room(store)?;
         let config = self.settings.config();
         let (token, source) = (Token(DirectoryId::random().0), Token(datadir::id(&config.dir)?.0));
@@ -59,13 +63,23 @@ impl Copies {
             Ok(Manifest { token, source, index, files })
         });
         let manifest = made.inspect_err(|_| {
-            // What cannot be removed now is removed at the next start.
+            // Files that cannot be removed now are removed at the next start.
             let _ = std::fs::remove_dir_all(&dir);
         })?;
         hold.advance(manifest.index.max(hold.after()));
-        let copy = Arc::new(Copy { manifest, dir, hold: Mutex::new(hold), used: Mutex::new(Instant::now()) });
+        let now = Instant::now();
+        let copy = Arc::new(Copy { manifest, version, made: now, dir, hold: Mutex::new(hold), used: Mutex::new(now) });
         self.copies.lock().unwrap_or_else(PoisonError::into_inner).insert(token, copy.clone());
         Ok(copy)
+    }
+
+    /// Returns a copy that was made lately of the store of this version, if there is one: a replica that comes back, or
+    /// others that come at the same time, need no new one.
+    pub fn get_recent(&self, version: u64) -> Option<Arc<Copy>> {
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = copies.values().filter(|copy| copy.version == version && copy.made.elapsed() < KEPT);
+        let copy = recent.max_by_key(|copy| copy.made).cloned();
+        copy.inspect(|copy| copy.use_now())
     }
 
     /// Returns the copy of this name, if it is there still.
@@ -80,10 +94,8 @@ impl Copies {
 
     /// Removes copies that nobody uses, and that nobody has used for a while or that keep too much.
     pub fn tidy(&self, keeps_too_much: impl Fn(&Mutex<Hold>) -> bool) {
-        let is_old = |copy: &Arc<Copy>| {
-            let used = *copy.used.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::strong_count(copy) == 1 && (used.elapsed() > KEPT || keeps_too_much(&copy.hold))
-        };
+        let is_old =
+            |copy: &Arc<Copy>| Arc::strong_count(copy) == 1 && (copy.idle() > KEPT || keeps_too_much(&copy.hold));
         let old: Vec<_> = {
             let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
             copies.extract_if(|_, copy| is_old(copy)).collect()
@@ -94,9 +106,19 @@ impl Copies {
 }
 
 impl Copy {
+    /// Notes that somebody fetches the copy.
+    pub fn use_now(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Returns how long nobody has fetched anything of the copy.
+    pub fn idle(&self) -> Duration {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
     /// Opens a file by its place in the manifest.
     pub fn open(&self, file: u32) -> io::Result<(std::fs::File, u64)> {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.use_now();
         let entry = self.manifest.files.get(file as usize);
         let entry = entry.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the copy has no such file"))?;
         Ok((std::fs::File::open(self.dir.join(&entry.path))?, entry.bytes))

@@ -1,10 +1,10 @@
 //! A master's side of one connection: it sends a replica the log as it grows, or a copy's list, or a copy's files.
 
-use crate::replication::Replication;
 use crate::replication::copies::Copy;
+use crate::replication::state::Replication;
 use crate::replication::wire::{Incoming, Outgoing};
 use haypile_engine::{Downstream, DownstreamState, Engine, StoreRef};
-use haypile_log::{History, Hold, Index, Next, Reader};
+use haypile_log::{Chain, History, Hold, Index, Next, Reader};
 use haypile_replication::frame::{Frame, RecordFrame};
 use haypile_replication::resync::{self, FullReason, Position, Resync};
 use haypile_replication::{Request, Token};
@@ -12,14 +12,12 @@ use haypile_store::Store;
 use std::io::{self, Error, Read, Seek, SeekFrom};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The time between heartbeats where there are no records.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-
-/// The time between looks whether a copy is complete.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Bytes of a file in one frame.
 const PIECE_BYTES: usize = 256 << 10;
@@ -124,7 +122,7 @@ impl Feed {
                 let _ = stream.shutdown(Shutdown::Both);
                 taken
             });
-            let histories = Announcer { engine, announced: at.history };
+            let histories = Announcer { chain: reader.chain(), announced: at.history };
             let sender = Sender { replication: &self.replication, reader, histories, out, ended: &ended, version };
             let sent = sender.run();
             // The thread that reads ends with the connection, which may have ended already.
@@ -138,43 +136,27 @@ impl Feed {
         })
     }
 
-    /// Has a copy made, names its files, and keeps it until the connection ends.
+    /// Has a copy made, or takes one that was made lately, names its files, and keeps it until the connection ends.
     fn send_copy(&mut self, version: u64, why: FullReason, mut out: Outgoing) -> io::Result<()> {
         let replication = self.replication.clone();
-        let goes_on = || replication.goes_on(version);
-        let Some(store) = replication.engine.store_arc() else { return self.refuse("the data are not loaded") };
-        let shared = why.shared();
-        let copy = std::thread::scope(|threads| {
-            let made = threads.spawn(|| replication.copies.make(&store, &goes_on));
-            let mut said = Instant::now();
-            while !made.is_finished() {
-                // The replica hears that somebody is there.
-                if said.elapsed() >= HEARTBEAT {
-                    out.send(&heartbeat(&store)).and_then(|()| out.flush())?;
-                    said = Instant::now();
-                }
-                std::thread::sleep(LOOK);
-            }
-            Ok(made.join().unwrap_or_else(|_| Err("its thread has panicked".into())))
-        });
-        // A store that is exchanged is to have no users.
-        drop(store);
-        let copy = match copy {
-            Ok(Ok(copy)) => copy,
-            Ok(Err(why)) => return self.refuse(&format!("no copy can be made: {why}")),
-            Err(error) => return Err(error),
+        let copy = match replication.copies.get_recent(version) {
+            Some(copy) => copy,
+            None => match self.make_copy(version, &mut out)? {
+                Ok(copy) => copy,
+                Err(why) => return self.refuse(&format!("no copy can be made: {why}")),
+            },
         };
         let (files, bytes) = (copy.manifest.files.len(), copy.manifest.bytes());
         tracing::info!("replica {} fetches a copy: {files} files, {bytes} bytes", self.host);
         replication.engine.replication.note_downstream(self.number, |replica| {
             replica.state = DownstreamState::SendCopy;
         });
-        out.send(&Frame::Copy { shared, manifest: copy.manifest.encode().as_bytes() })?;
+        out.send(&Frame::Copy { shared: why.shared(), manifest: copy.manifest.encode().as_bytes() })?;
         out.flush()?;
-        // The replica ends the connection when it has the files.
+        // The replica ends the connection when it has the files. It does not read meanwhile.
         self.stream.set_read_timeout(Some(HEARTBEAT))?;
         let mut byte = [0];
-        while goes_on() {
+        while replication.goes_on(version) {
             match self.stream.read(&mut byte) {
                 Ok(0) => return Ok(()),
                 Ok(_) => return Err(Error::other("the replica says something while it fetches a copy")),
@@ -186,10 +168,38 @@ impl Feed {
                 replication.copies.remove(copy.manifest.token);
                 return Err(Error::other(format!("the copy is given up: it is {why}")));
             }
-            out.send(&heartbeat(&store))?;
-            out.flush()?;
+            if copy.idle() > replication.timeout() {
+                return Err(Error::new(io::ErrorKind::TimedOut, "the replica fetches nothing"));
+            }
         }
         Ok(())
+    }
+
+    /// Has a copy made by a thread of its own, while the replica hears that somebody is there.
+    ///
+    /// # Errors
+    /// The outer one: the connection broke. The inner one, a text for people: there is no copy.
+    fn make_copy(&self, version: u64, out: &mut Outgoing) -> io::Result<Result<Arc<Copy>, String>> {
+        let replication = &self.replication;
+        let Some(store) = replication.engine.store_arc() else { return Ok(Err("the data are not loaded".into())) };
+        let store = &*store;
+        std::thread::scope(|threads| {
+            let (tell, told) = channel();
+            threads.spawn(move || {
+                let made = replication.copies.make(store, version, &|| replication.goes_on(version));
+                // The connection may have ended meanwhile.
+                let _ = tell.send(made);
+            });
+            loop {
+                match told.recv_timeout(HEARTBEAT) {
+                    Ok(made) => return Ok(made),
+                    Err(RecvTimeoutError::Timeout) => {
+                        out.send(&heartbeat(store)).and_then(|()| out.flush())?;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return Ok(Err("its thread has panicked".into())),
+                }
+            }
+        })
     }
 
     /// Sends the files of a copy that the replica asks for.
@@ -224,6 +234,7 @@ impl Feed {
         while offset < end && !self.replication.engine_is_closing() {
             let wanted = piece.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
             source.read_exact(&mut piece[..wanted])?;
+            copy.use_now();
             out.send(&Frame::Piece { file, offset, bytes: &piece[..wanted] })?;
             offset += wanted as u64;
         }
@@ -236,7 +247,7 @@ impl Feed {
 struct Sender<'a> {
     replication: &'a Replication,
     reader: Reader,
-    histories: Announcer<'a>,
+    histories: Announcer,
     out: Outgoing,
     /// The replica has gone.
     ended: &'a AtomicBool,
@@ -246,18 +257,18 @@ struct Sender<'a> {
 impl Sender<'_> {
     fn run(mut self) -> io::Result<()> {
         let mut looked: Option<Instant> = None;
-        while self.replication.goes_on(self.version) && !self.ended.load(Ordering::Acquire) {
+        while self.goes_on() {
             // In this order: progress in between ends the wait.
             let seen = self.replication.progress.count();
             let before = self.reader.position();
             self.send_what_is_there()?;
-            let Some(store) = self.replication.engine.store() else { return Ok(()) };
             let is_idle = self.reader.position() == before;
             if is_idle || looked.is_none_or(|looked| looked.elapsed() >= HEARTBEAT) {
                 looked = Some(Instant::now());
                 let sent = Index(self.reader.position().0 - 1);
                 self.histories.announce(sent, None, &mut self.out)?;
             }
+            let Some(store) = self.replication.engine.store() else { return Ok(()) };
             self.out.send(&heartbeat(&store))?;
             drop(store);
             self.out.flush()?;
@@ -266,8 +277,12 @@ impl Sender<'_> {
         Ok(())
     }
 
+    fn goes_on(&self) -> bool {
+        self.replication.goes_on(self.version) && !self.ended.load(Ordering::Acquire)
+    }
+
     fn send_what_is_there(&mut self) -> io::Result<()> {
-        loop {
+        while self.goes_on() {
             let record = match self.reader.next().map_err(|error| Error::other(error.to_string()))? {
                 Next::Record(record) => record,
                 Next::UpToDate => return Ok(()),
@@ -281,22 +296,26 @@ impl Sender<'_> {
             }
             self.out.send(&Frame::Record(RecordFrame::from(&record)))?;
         }
+        Ok(())
     }
 }
 
 /// Names the histories that a replica has still to go through.
-struct Announcer<'a> {
-    engine: &'a Engine,
+struct Announcer {
+    chain: Chain,
     /// The history that the replica is in.
     announced: History,
 }
 
-impl Announcer<'_> {
-    /// Names the histories behind the replica's that begin where the replica is, at `sent`; not beyond `through`, if
-    /// that is given.
+impl Announcer {
+    /// Names the histories behind the replica's that begin where the replica is, at `sent`: all of them, or those
+    /// through the one of the next record.
+    ///
+    /// # Errors
+    /// The history of the next record does not come then: frames of records do not say which one they are of. Or the
+    /// connection broke.
     fn announce(&mut self, sent: Index, through: Option<History>, out: &mut Outgoing) -> io::Result<()> {
-        let Some(store) = self.engine.store() else { return Ok(()) };
-        let histories = store.log().histories();
+        let histories = self.chain.histories();
         let starts = histories.starts();
         let Some(at) = starts.iter().rposition(|start| start.history == self.announced) else {
             return Err(Error::other("the replica's history is not known any more"));
@@ -311,7 +330,12 @@ impl Announcer<'_> {
             out.send(&Frame::History(*start))?;
             self.announced = start.history;
         }
-        Ok(())
+        match through {
+            Some(through) if through != self.announced => {
+                Err(Error::other(format!("record {} is of a history that does not begin there", sent.next())))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

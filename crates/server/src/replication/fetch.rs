@@ -2,10 +2,10 @@
 //! the whole in place of its own data.
 
 use crate::datadir::{self, sync_dir};
+use crate::replication::connect::connect;
 use crate::replication::feed::unexpected;
-use crate::replication::link::connect;
+use crate::replication::state::{Registered, Replication};
 use crate::replication::wire::{Incoming, Outgoing};
-use crate::replication::{Registered, Replication};
 use haypile_engine::{Link, Master};
 use haypile_replication::frame::Frame;
 use haypile_replication::{FileEntry, Manifest, Request};
@@ -69,6 +69,7 @@ impl<'a> Fetch<'a> {
 
     /// Removes what an earlier attempt has left and the copy does not have.
     fn prepare(&self) -> io::Result<()> {
+        datadir::unmark_incoming(&self.replication.engine.settings.config().dir)?;
         let source = self.manifest.source.to_string();
         let is_same = std::fs::read_to_string(self.dir.join(SOURCE_FILE)).is_ok_and(|text| text == source);
         if !is_same {

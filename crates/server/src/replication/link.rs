@@ -5,32 +5,32 @@
 //! store refuses what does not come next.
 
 use crate::datadir;
-use crate::remote::Remote;
+use crate::replication::connect::connect;
 use crate::replication::feed::unexpected;
 use crate::replication::fetch::Fetch;
+use crate::replication::state::Replication;
 use crate::replication::tail;
 use crate::replication::wire::{Incoming, Outgoing};
-use crate::replication::{Registered, Replication};
-use haypile_engine::{FollowerLocks, Link, Master, Upstream};
-use haypile_log::{History, HistoryStart, Index};
-use haypile_replication::frame::{Frame, RecordFrame};
+use haypile_engine::{Engine, FollowerLocks, Link, Master, Upstream};
+use haypile_log::{History, Index};
+use haypile_replication::frame::Frame;
 use haypile_replication::resync::Position;
-use haypile_replication::{Hello, Manifest, Request, request};
-use haypile_resp::Reply;
+use haypile_replication::{Manifest, Request};
 use haypile_store::{FollowError, Store};
 use std::io::{self, Error, ErrorKind};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The pause before the next attempt: after the first failure, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The longest time to connect, and of each answer before the stream begins: a stop of the server waits for the first.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-
 /// The time between looks whether there is something to acknowledge although nothing has come.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The longest time between acknowledgements: a master counts replicas that say nothing as gone.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 
 /// The pause before a record is offered again that the store has no room for.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
@@ -68,57 +68,6 @@ pub fn run(replication: &Replication) {
             pause = (2 * pause).min(PAUSE_MAX);
         }
         replication.tidy();
-    }
-}
-
-/// Connects to a master, as a user that may replicate, and sees whether it can be followed. The connection ends when
-/// the master is another one.
-///
-/// # Errors
-/// Nobody answers, or somebody else.
-pub fn connect<'r>(
-    replication: &'r Replication,
-    master: &Master,
-    version: u64,
-) -> io::Result<(Remote, Registered<'r>)> {
-    let config = replication.engine.settings.config();
-    let timeout = replication.timeout().min(ANSWER_MAX);
-    let mut remote = Remote::connect(&master.host, master.port, timeout)?;
-    let registered = replication.register(version, remote.handle()?)?;
-    if !config.replication.masterauth.is_empty() {
-        let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
-            true => vec![b"AUTH", &config.replication.masterauth],
-            false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
-        };
-        if let Reply::Error(why) = remote.call(&words)? {
-            return Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {}", why)));
-        }
-    }
-    let hello = match remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])? {
-        Reply::Array(words) => {
-            let words: Option<Vec<&[u8]>> = words.iter().map(bulk).collect();
-            words.and_then(|words| Hello::parse(&words))
-        }
-        Reply::Error(why) if why.contains("Unrecognized REPLCONF") || why.contains("syntax error") => {
-            let why = "it is a Redis, which this server cannot follow yet";
-            return Err(Error::new(ErrorKind::Unsupported, why));
-        }
-        Reply::Error(why) => return Err(Error::other(format!("it answers: {}", why))),
-        _ => None,
-    };
-    let hello =
-        hello.ok_or_else(|| Error::new(ErrorKind::InvalidData, "it answers as no server that can be followed"))?;
-    if let Some(why) = hello.objection(replication.node, config.databases) {
-        return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
-    }
-    replication.set_upstream_nodes(hello.nodes);
-    Ok((remote, registered))
-}
-
-fn bulk(reply: &Reply) -> Option<&[u8]> {
-    match reply {
-        Reply::Bulk(bytes) => Some(bytes),
-        _ => None,
     }
 }
 
@@ -207,15 +156,24 @@ impl Attempt<'_> {
                 format!("the disk has no room for a copy of {bytes} bytes"),
             ));
         }
-        Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
         let dir = engine.settings.config().dir.clone();
+        datadir::check_exchange(&dir).map_err(Error::other)?;
+        Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
         if shared > Index(0)
             && let Some(store) = engine.store_arc()
         {
             tail::save(&store, shared, &dir).map_err(Error::other)?;
         }
-        datadir::complete_incoming(&dir).map_err(Error::other)?;
-        engine.adopt_copy(&mut || datadir::adopt_incoming(&dir).map(drop)).map_err(Error::other)?;
+        let mut put = Ok(());
+        let adopted = engine.adopt_copy(&mut || {
+            // Until the copy is marked, the data are what they were: they are opened again then.
+            put = match self.goes_on() {
+                true => datadir::mark_incoming(&dir)?,
+                false => Err("the master is another one by now".into()),
+            };
+            if put.is_ok() { datadir::adopt_incoming(&dir).map(drop) } else { Ok(()) }
+        });
+        adopted.and(put).map_err(Error::other)?;
         tracing::info!(
             "the copy is in place after {:.1} s: all through record {}",
             since.elapsed().as_secs_f64(),
@@ -229,18 +187,16 @@ impl Attempt<'_> {
 struct Records<'a> {
     attempt: &'a Attempt<'a>,
     incoming: Incoming,
-    out: Outgoing,
+    acknowledger: Acknowledger,
     /// The history of the records that come.
     history: Option<History>,
-    /// The last acknowledgement: written, synced, applied.
-    acknowledged: [Index; 3],
     heard: Instant,
 }
 
 impl<'a> Records<'a> {
     fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing) -> Records<'a> {
-        let heard = Instant::now();
-        Records { attempt, incoming, out, history: None, acknowledged: [Index(0); 3], heard }
+        let acknowledger = Acknowledger { out, last: None };
+        Records { attempt, incoming, acknowledger, history: None, heard: Instant::now() }
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -248,11 +204,11 @@ impl<'a> Records<'a> {
         self.attempt.note(|upstream| upstream.link = Link::Connected);
         while self.attempt.goes_on() {
             // The data may be opened again in between: a store is kept for no longer than what has come.
-            let store = replication.engine.store_arc().ok_or_else(|| Error::other("the data are not open"))?;
-            self.apply(&store)?;
-            store.log().write();
-            self.acknowledge(&store)?;
-            drop(store);
+            let at = Place::of(&replication.engine)?;
+            self.apply(&at)?;
+            at.store.log().write();
+            self.acknowledger.tell(&at.store)?;
+            drop(at);
             if self.incoming.receive()? {
                 self.heard = Instant::now();
             } else if self.heard.elapsed() > replication.timeout() {
@@ -263,21 +219,24 @@ impl<'a> Records<'a> {
     }
 
     /// Applies all that has come.
-    fn apply(&mut self, store: &Store) -> io::Result<()> {
-        let locks = FollowerLocks::new(&self.attempt.replication.engine, store);
-        while let Some(frame) = self.incoming.next()? {
+    fn apply(&mut self, at: &Place) -> io::Result<()> {
+        let Records { attempt, incoming, acknowledger, history, .. } = self;
+        let replication = attempt.replication;
+        let serves = || !replication.engine_is_closing();
+        let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
+        while let Some(frame) = incoming.next()? {
             match frame {
                 Frame::Record(record) => {
-                    let history = *self.history.get_or_insert_with(|| store.history());
-                    self.attempt.follow(store, record, history, &locks)?;
+                    let record = record.of(*history.get_or_insert_with(|| at.store.history()));
+                    attempt.when_there_is_room(at, acknowledger, || at.store.follow(&record, &locks))?;
                 }
                 Frame::History(start) => {
-                    self.attempt.adopt(store, start)?;
-                    self.history = Some(start.history);
+                    attempt.when_there_is_room(at, acknowledger, || at.store.adopt_history(start))?;
+                    *history = Some(start.history);
                 }
                 Frame::Heartbeat { written, .. } => {
-                    let last = store.log().last();
-                    self.attempt.note(|upstream| {
+                    let last = at.store.log().last();
+                    attempt.note(|upstream| {
                         (upstream.heard, upstream.master_last) = (Some(Instant::now()), written);
                         if last >= written {
                             upstream.current = Some(Instant::now());
@@ -290,53 +249,69 @@ impl<'a> Records<'a> {
         }
         Ok(())
     }
-
-    /// Tells the master how far this server is, if that has changed.
-    fn acknowledge(&mut self, store: &Store) -> io::Result<()> {
-        let log = store.log();
-        let now = [log.written(), log.synced(), log.last()];
-        if now != self.acknowledged || self.heard.elapsed() > Duration::from_secs(1) {
-            self.acknowledged = now;
-            let [written, synced, applied] = now;
-            self.out.send(&Frame::Acknowledge { written, synced, applied })?;
-            self.out.flush()?;
-        }
-        Ok(())
-    }
 }
 
 impl Attempt<'_> {
-    /// Applies a record, as soon as there is room for it.
-    fn follow(
+    /// Has the store take something, as soon as there is room for it. The master hears of this server meanwhile.
+    fn when_there_is_room(
         &self,
-        store: &Store,
-        record: RecordFrame<'_>,
-        history: History,
-        locks: &FollowerLocks<'_>,
+        at: &Place,
+        acknowledger: &mut Acknowledger,
+        mut take: impl FnMut() -> Result<(), FollowError>,
     ) -> io::Result<()> {
-        self.when_there_is_room(|| store.follow(&record.of(history), locks))
-    }
-
-    fn adopt(&self, store: &Store, start: HistoryStart) -> io::Result<()> {
-        self.when_there_is_room(|| store.adopt_history(start))
-    }
-
-    fn when_there_is_room(&self, mut take: impl FnMut() -> Result<(), FollowError>) -> io::Result<()> {
         let mut said = false;
         loop {
             match take() {
                 Ok(()) => return Ok(()),
                 Err(FollowError::Damaged(why)) => return Err(Error::new(ErrorKind::InvalidData, why)),
                 Err(FollowError::Refused(why)) => {
+                    if !self.goes_on() || self.replication.version() != at.version {
+                        return Err(Error::other(why));
+                    }
                     if !std::mem::replace(&mut said, true) {
                         tracing::warn!("a record of the master has to wait: {why}");
                     }
-                    if !self.goes_on() || self.replication.engine.store().is_none() {
-                        return Err(Error::other(why));
-                    }
-                    std::thread::sleep(ROOM_PAUSE);
+                    acknowledger.tell(&at.store)?;
+                    self.replication.wait_for_change(self.version, ROOM_PAUSE);
                 }
             }
         }
+    }
+}
+
+/// A store, and its version: records are for no other.
+struct Place {
+    store: Arc<Store>,
+    version: u64,
+}
+
+impl Place {
+    fn of(engine: &Engine) -> io::Result<Place> {
+        // In this order: a store that is exchanged in between has a later version, and takes nothing.
+        let version = engine.store_version();
+        let store = engine.store_arc().ok_or_else(|| Error::other("the data are not open"))?;
+        Ok(Place { store, version })
+    }
+}
+
+/// Tells the master how far this server is.
+struct Acknowledger {
+    out: Outgoing,
+    /// The last acknowledgement: the indexes that are written, synced, and applied; and its time.
+    last: Option<([Index; 3], Instant)>,
+}
+
+impl Acknowledger {
+    /// Tells it where that has changed, and once a second.
+    fn tell(&mut self, store: &Store) -> io::Result<()> {
+        let log = store.log();
+        let now = [log.written(), log.synced(), log.last()];
+        if self.last.is_some_and(|(last, since)| last == now && since.elapsed() < ACKNOWLEDGE) {
+            return Ok(());
+        }
+        self.last = Some((now, Instant::now()));
+        let [written, synced, applied] = now;
+        self.out.send(&Frame::Acknowledge { written, synced, applied })?;
+        self.out.flush()
     }
 }

@@ -2,7 +2,7 @@
 //! without them. They are kept beside the data, as a log that `haypile log` prints, for people to look at.
 
 use crate::datadir::{self, sync_dir};
-use haypile_log::{Effect, Index, Kind, Next, effects};
+use haypile_log::{Index, Kind, Next, effects};
 use haypile_store::Store;
 use haypile_store::row::parse_meta_row;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub fn save(store: &Store, shared: Index, dir: &Path) -> Result<(), String> {
     let log = store.log();
     let last = log.last();
     log.sync_through(last).map_err(|error| error.to_string())?;
-    // What was purged since is in the base only.
+    // Records that were purged since are in the base only.
     let after = shared.max(Index(log.stats().first.0.saturating_sub(1)));
     let hold = log.hold_after(after).ok_or("the log's records go away")?;
     let tail = datadir::tails_dir(dir).join(format!("{}-{}", store.history(), after.next()));
@@ -58,14 +58,7 @@ fn names(store: &Store, after: Index, last: Index) -> BTreeSet<Vec<u8>> {
             break;
         }
         let of_effects = effects(record.body).filter(|_| record.kind == Kind::Effects).filter_map(Result::ok);
-        let rows = of_effects.filter_map(|effect| match effect {
-            Effect::Put { key, .. }
-            | Effect::Delete { key }
-            | Effect::Patch { key, .. }
-            | Effect::Splice { key, .. }
-            | Effect::Touch { key } => Some(key),
-            Effect::Count { .. } => None,
-        });
+        let rows = of_effects.filter_map(|effect| effect.key());
         names.extend(rows.filter_map(parse_meta_row).map(|key| key.name.to_vec()));
     }
     names

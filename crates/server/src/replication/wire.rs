@@ -33,7 +33,7 @@ impl Incoming {
     /// Returns the next frame that has come as a whole.
     ///
     /// # Errors
-    /// What has come is none. The connection is of no more use.
+    /// The bytes that have come are no frame. The connection is of no more use.
     pub fn next(&self) -> io::Result<Option<Frame<'_>>> {
         let decoded = frame::decode(&self.buffer[self.taken.get()..]);
         match decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))? {
@@ -60,8 +60,8 @@ impl Incoming {
         }
         let have = self.buffer.len();
         // The sender's claim is believed as far as bytes have come for it.
-        let room = self.lacks.get().clamp(RECEIVE_BYTES, RECEIVE_BYTES.max(have));
-        self.buffer.resize(have + room, 0);
+        self.buffer.reserve(self.lacks.get().min(have));
+        self.buffer.resize(have + RECEIVE_BYTES, 0);
         let read = loop {
             match self.stream.read(&mut self.buffer[have..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -1,0 +1,86 @@
+//! The first words of a connection to a master, which are commands: see who is there, and whether it can be followed.
+
+use crate::remote::Remote;
+use crate::replication::state::{Registered, Replication};
+use haypile_engine::Master;
+use haypile_replication::{Hello, request};
+use haypile_resp::Reply;
+use std::io::{self, Error, ErrorKind};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// The longest time to connect, and of each answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// The time between looks whether the connection is still wanted, while nobody answers.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Connects to a master, as a user that may replicate, and sees whether it can be followed. The connection ends when
+/// the master is another one.
+///
+/// # Errors
+/// Nobody answers, or somebody else.
+pub fn connect<'r>(
+    replication: &'r Replication,
+    master: &Master,
+    version: u64,
+) -> io::Result<(Remote, Registered<'r>)> {
+    let config = replication.engine.settings.config();
+    let mut remote = reach(replication, master, version)?;
+    let registered = replication.register(version, remote.handle()?)?;
+    if !config.replication.masterauth.is_empty() {
+        let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
+            true => vec![b"AUTH", &config.replication.masterauth],
+            false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
+        };
+        if let Reply::Error(why) = remote.call(&words)? {
+            return Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {}", why)));
+        }
+    }
+    let hello = match remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])? {
+        Reply::Array(words) => {
+            let words: Option<Vec<&[u8]>> = words.iter().map(bulk).collect();
+            words.and_then(|words| Hello::parse(&words))
+        }
+        Reply::Error(why) if why.contains("Unrecognized REPLCONF") || why.contains("syntax error") => {
+            let why = "it is a Redis, which this server cannot follow yet";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        Reply::Error(why) => return Err(Error::other(format!("it answers: {}", why))),
+        _ => None,
+    };
+    let hello =
+        hello.ok_or_else(|| Error::new(ErrorKind::InvalidData, "it answers as no server that can be followed"))?;
+    if let Some(why) = hello.objection(replication.node, config.databases) {
+        return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
+    }
+    replication.set_upstream_nodes(hello.nodes);
+    Ok((remote, registered))
+}
+
+/// Connects by a thread of its own: neither the system's resolver nor its connecting can be ended, and a stop of the
+/// server, or a change of the master, waits for nobody. A thread that is not waited for ends by itself.
+fn reach(replication: &Replication, master: &Master, version: u64) -> io::Result<Remote> {
+    let timeout = replication.timeout().min(ANSWER_MAX);
+    let (tell, told) = channel();
+    let Master { host, port } = master.clone();
+    std::thread::Builder::new().name("connect".into()).spawn(move || {
+        // The connection is dropped if nobody wants it any more.
+        let _ = tell.send(Remote::connect(&host, port, timeout));
+    })?;
+    while replication.is_wanted(version) {
+        match told.recv_timeout(LOOK) {
+            Ok(reached) => return reached,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::other("the thread that connects has panicked")),
+        }
+    }
+    Err(Error::new(ErrorKind::Interrupted, "the master is another one by now"))
+}
+
+fn bulk(reply: &Reply) -> Option<&[u8]> {
+    match reply {
+        Reply::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }
+}

@@ -1,0 +1,174 @@
+//! The state that the threads of replication share: which master is wanted, the connections, the copies.
+//!
+//! Two numbers say what a thread's work is for: `State::version` rises with each change of the master, and the engine's
+//! with each change of the store. A thread ends when its number is another one.
+
+use crate::replication::copies::Copies;
+use crate::replication::progress::Progress;
+use haypile_engine::{Engine, Master};
+use haypile_log::{DirectoryId, Hold};
+use haypile_replication::Token;
+use haypile_store::Store;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The state: see the file's head.
+pub struct Replication {
+    pub(super) engine: Arc<Engine>,
+    /// The name of this process among those that follow each other.
+    pub(super) node: Token,
+    pub(super) progress: Progress,
+    pub(super) copies: Copies,
+    state: Mutex<State>,
+    pub(super) changed: Condvar,
+    pub(super) closing: AtomicBool,
+    pub(super) last_number: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) master: Option<Master>,
+    /// Rises with each change of the master.
+    pub(super) version: u64,
+    /// Connections to the master, each by its number.
+    streams: BTreeMap<u64, TcpStream>,
+    /// The nodes that the master's records come from.
+    pub(super) upstream_nodes: Vec<Token>,
+    /// Connections of replicas, each with its thread.
+    pub(super) feeds: Vec<(TcpStream, JoinHandle<()>)>,
+    pub(super) link: Option<JoinHandle<()>>,
+}
+
+impl Replication {
+    /// Makes the state for an engine that does not serve yet.
+    pub fn new(engine: &Arc<Engine>) -> Arc<Replication> {
+        Arc::new(Replication {
+            engine: engine.clone(),
+            node: Token(DirectoryId::random().0),
+            progress: Progress::default(),
+            copies: Copies::new(engine.settings.clone()),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            last_number: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn engine_is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Returns a number that changes with the store.
+    pub(super) fn version(&self) -> u64 {
+        self.engine.store_version()
+    }
+
+    /// Whether the store is still the one of this version.
+    pub(super) fn goes_on(&self, version: u64) -> bool {
+        !self.engine_is_closing() && self.version() == version
+    }
+
+    /// Removes copies that are of no use any more: to be called about once a second.
+    pub(super) fn tidy(&self) {
+        if let Some(store) = self.engine.store() {
+            self.copies.tidy(|hold| self.keeps_too_much(&store, hold).is_some());
+        }
+    }
+
+    /// Says how far a replica is behind, where more of the log is kept for it than may be.
+    pub(super) fn keeps_too_much(&self, store: &Store, hold: &Mutex<Hold>) -> Option<String> {
+        let kept = hold.lock().unwrap_or_else(PoisonError::into_inner).kept_bytes();
+        if kept == 0 {
+            return None;
+        }
+        let most = self.engine.settings.config().replication.log_bytes;
+        if most > 0 && kept > most {
+            return Some(format!("{kept} bytes of the log behind, more than replica-log-size"));
+        }
+        let (free, keep_free) = store.disk_room();
+        let is_short = free.is_some_and(|free| free < 2 * keep_free);
+        is_short.then(|| format!("{kept} bytes of the log behind, and the disk is nearly full"))
+    }
+
+    /// The silence after which a connection is given up.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs(u64::from(self.engine.settings.config().replication.timeout_s))
+    }
+
+    /// Returns the master to follow, and a number that rises when it changes.
+    pub(super) fn wanted(&self) -> (Option<Master>, u64) {
+        let state = self.state();
+        (state.master.clone(), state.version)
+    }
+
+    pub(super) fn is_wanted(&self, version: u64) -> bool {
+        !self.engine_is_closing() && self.state().version == version
+    }
+
+    /// Waits for another master, or for the end.
+    pub(super) fn wait_for_change(&self, version: u64, time: Duration) {
+        let same = |state: &mut State| state.version == version && !self.engine_is_closing();
+        let state = self.state();
+        drop(self.changed.wait_timeout_while(state, time, same).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Has a connection end when the master is another one.
+    ///
+    /// # Errors
+    /// The master is another one already.
+    pub(super) fn register(&self, version: u64, stream: TcpStream) -> io::Result<Registered<'_>> {
+        let mut state = self.state();
+        if state.version != version || self.engine_is_closing() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the master is another one by now"));
+        }
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        state.streams.insert(number, stream);
+        Ok(Registered(self, number))
+    }
+
+    /// Notes the nodes that the master's records come from. If these are others than before, the replicas are to ask
+    /// again whether they can follow this node: it may follow one of them by now.
+    pub(super) fn set_upstream_nodes(&self, nodes: Vec<Token>) {
+        let mut state = self.state();
+        if state.upstream_nodes != nodes {
+            state.upstream_nodes = nodes;
+            state.end_feeds();
+        }
+    }
+}
+
+impl State {
+    /// Has threads go on that wait for the master.
+    pub(super) fn end_streams(&self) {
+        for stream in self.streams.values() {
+            // The connection may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Ends the connections of replicas.
+    pub(super) fn end_feeds(&self) {
+        for (stream, _) in &self.feeds {
+            // The connection may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The registration of a connection to the master, as long as this lives.
+pub(super) struct Registered<'a>(&'a Replication, u64);
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.0.state().streams.remove(&self.1);
+    }
+}
