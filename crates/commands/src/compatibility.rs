@@ -161,9 +161,17 @@ pub const DIFFERENCES: &[Difference] = &[
         commands: &["replicaof", "slaveof"],
         what: "Only another Haypile with the same format of the log and the same number of databases can be followed, from a \
                server that is no `engine memory`; `INFO replication` says in `master_link_error` why a master is not followed. \
-               Offsets are indexes of the log. Messages of PUBLISH and keyspace events do not travel to replicas yet.",
+               Offsets are indexes of the log.",
         why: "A replica's log is a copy of its master's, record by record, so that each resync is a comparison.",
         test: "others_are_no_masters",
+    },
+    Difference {
+        commands: &["psubscribe", "subscribe"],
+        what: "On a replica the keyspace events of what its master did are the master's: `expired`, `spop`. Redis's replica makes \
+               events of the commands that it is sent instead: `del`, `srem`. Which of them are told is the replica's own \
+               `notify-keyspace-events`, as in Redis.",
+        why: "Who listens hears of one change by one name, on whichever node.",
+        test: "subscribers_of_a_replica_hear_what_those_of_the_master_do",
     },
     Difference {
         commands: &["waitaof"],

@@ -37,4 +37,5 @@ pub use run::migrate::{Target, Targets};
 pub use run::reload::Opener;
 pub use run::replication::facts::{Downstream, DownstreamState, Link, Master, Replication, Replicator, Upstream};
 pub use run::replication::locks::FollowerLocks;
+pub use run::replication::messages::{Listener, Told};
 pub use run::worker::{Delivery, Next, Turn, Worker};

@@ -37,10 +37,16 @@ pub enum Frame<'a> {
     Heartbeat { written: Index, synced: Index, time_ms: u64 },
     /// From a master: bytes of a file of a copy. An empty piece says that the file ends here.
     Piece { file: u32, offset: u64, bytes: &'a [u8] },
+    /// From a master: a message for the subscribers of a channel, or of a shard channel.
+    Message { is_shard: bool, channel: &'a [u8], text: &'a [u8] },
+    /// From a master: an event of a key. The class is one of `haypile_types::event`.
+    Event { class: u32, database: u32, name: &'a str, key: &'a [u8] },
     /// From a replica: through where its log is written and synced, and its memory has the records.
     Acknowledge { written: Index, synced: Index, applied: Index },
     /// From a replica: the bytes of a file of a copy from `offset` on are wanted.
     Fetch { file: u32, offset: u64 },
+    /// From a replica: the classes of events that it wants to be told of.
+    Listen { classes: u32 },
 }
 
 /// A record in the stream. Its history was named before.
@@ -117,8 +123,11 @@ mod kind {
     pub const RECORD: u8 = 5;
     pub const HEARTBEAT: u8 = 6;
     pub const PIECE: u8 = 7;
+    pub const MESSAGE: u8 = 8;
+    pub const EVENT: u8 = 9;
     pub const ACKNOWLEDGE: u8 = 32;
     pub const FETCH: u8 = 33;
+    pub const LISTEN: u8 = 34;
 }
 
 impl Frame<'_> {
@@ -134,6 +143,9 @@ impl Frame<'_> {
             Frame::Piece { .. } => kind::PIECE,
             Frame::Acknowledge { .. } => kind::ACKNOWLEDGE,
             Frame::Fetch { .. } => kind::FETCH,
+            Frame::Message { .. } => kind::MESSAGE,
+            Frame::Event { .. } => kind::EVENT,
+            Frame::Listen { .. } => kind::LISTEN,
         }
     }
 
@@ -148,6 +160,8 @@ impl Frame<'_> {
             fields.iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
         };
         let kind = self.kind();
+        // A body may have two parts.
+        let mut first: &[u8] = &[];
         let body: &[u8] = match self {
             Frame::Continue => &[],
             Frame::Copy { shared, manifest } => {
@@ -183,10 +197,27 @@ impl Frame<'_> {
                 numbers(out, &[u64::from(*file), *offset]);
                 &[]
             }
+            Frame::Message { is_shard, channel, text } => {
+                numbers(out, &[u64::from(*is_shard), channel.len() as u64]);
+                first = channel;
+                text
+            }
+            Frame::Event { class, database, name, key } => {
+                numbers(out, &[u64::from(*class), u64::from(*database), name.len() as u64]);
+                first = name.as_bytes();
+                key
+            }
+            Frame::Listen { classes } => {
+                numbers(out, &[u64::from(*classes)]);
+                &[]
+            }
         };
-        assert!(body.len() <= body_bytes_max(kind), "the sender bounds what it sends");
-        seal(kind, body, &mut out[start..]);
+        let fields_end = out.len();
+        out.extend_from_slice(first);
         out.extend_from_slice(body);
+        let (head, body) = out[start..].split_at_mut(fields_end - start);
+        assert!(body.len() <= body_bytes_max(kind), "the sender bounds what it sends");
+        seal(kind, body, head);
     }
 }
 
@@ -204,7 +235,7 @@ pub(crate) fn seal(kind: u8, body: &[u8], head: &mut [u8]) {
 fn body_bytes_max(kind: u8) -> usize {
     match kind {
         kind::COPY | kind::PIECE | kind::REFUSED => OTHER_BODY_BYTES_MAX,
-        kind::RECORD => RECORD_BODY_BYTES_MAX,
+        kind::RECORD | kind::MESSAGE | kind::EVENT => RECORD_BODY_BYTES_MAX,
         _ => 0,
     }
 }
@@ -258,7 +289,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
 }
 
 fn is_known(kind: u8) -> bool {
-    (kind::CONTINUE..=kind::PIECE).contains(&kind) || (kind::ACKNOWLEDGE..=kind::FETCH).contains(&kind)
+    (kind::CONTINUE..=kind::EVENT).contains(&kind) || (kind::ACKNOWLEDGE..=kind::LISTEN).contains(&kind)
 }
 
 /// Parses fields and a body whose checksums are right.
@@ -274,9 +305,13 @@ fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, Fr
         }
         Ok(numbers)
     };
+    let short = |number: u64| u32::try_from(number).map_err(|_| wrong);
     let file_at = || -> Result<(u32, u64), FrameError> {
         let [file, offset, ..] = numbers(2)?;
-        Ok((u32::try_from(file).map_err(|_| wrong)?, offset))
+        Ok((short(file)?, offset))
+    };
+    let split = |first_bytes: u64| -> Result<(&'a [u8], &'a [u8]), FrameError> {
+        usize::try_from(first_bytes).ok().and_then(|first| body.split_at_checked(first)).ok_or(wrong)
     };
     Ok(match kind {
         kind::CONTINUE => numbers(0).map(|_| Frame::Continue)?,
@@ -314,6 +349,21 @@ fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, Fr
             let (file, offset) = file_at()?;
             Frame::Fetch { file, offset }
         }
+        kind::MESSAGE => {
+            let [is_shard @ 0..=1, channel_bytes, ..] = numbers(2)? else { return Err(wrong) };
+            let (channel, text) = split(channel_bytes)?;
+            Frame::Message { is_shard: is_shard == 1, channel, text }
+        }
+        kind::EVENT => {
+            let [class, database, name_bytes, _] = numbers(3)?;
+            let (name, key) = split(name_bytes)?;
+            let name = std::str::from_utf8(name).map_err(|_| wrong)?;
+            Frame::Event { class: short(class)?, database: short(database)?, name, key }
+        }
+        kind::LISTEN => {
+            let [classes, ..] = numbers(1)?;
+            Frame::Listen { classes: short(classes)? }
+        }
         other => return Err(FrameError::Kind(other)),
     })
 }
@@ -337,6 +387,10 @@ mod tests {
             Frame::Piece { file: 2, offset: 1 << 40, bytes: b"bytes" },
             Frame::Acknowledge { written: Index(9), synced: Index(7), applied: Index(9) },
             Frame::Fetch { file: 2, offset: 1 << 40 },
+            Frame::Message { is_shard: true, channel: b"channel", text: b"text" },
+            Frame::Message { is_shard: false, channel: b"", text: b"" },
+            Frame::Event { class: 8, database: 3, name: "set", key: b"key" },
+            Frame::Listen { classes: 0x1ff },
         ]
     }
 
@@ -399,6 +453,11 @@ mod tests {
             (kind::RECORD, &[1; 24], &[], FrameError::Fields(kind::RECORD)),
             (kind::PIECE, &[255; 16], &[], FrameError::Fields(kind::PIECE)),
             (kind::FETCH, &[255; 16], &[], FrameError::Fields(kind::FETCH)),
+            (kind::MESSAGE, &[0; 8], &[], FrameError::Fields(kind::MESSAGE)),
+            (kind::MESSAGE, &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"x", FrameError::Fields(kind::MESSAGE)),
+            (kind::MESSAGE, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0], b"x", FrameError::Fields(kind::MESSAGE)),
+            (kind::EVENT, &[255; 24], b"x", FrameError::Fields(kind::EVENT)),
+            (kind::LISTEN, &[255; 8], &[], FrameError::Fields(kind::LISTEN)),
         ] {
             assert_eq!(decode(&made(kind, fields, body)), Err(error), "kind {kind}, {} bytes of fields", fields.len());
         }

@@ -249,6 +249,65 @@ fn readers_of_a_replica_are_told_what_comes() {
 }
 
 #[test]
+fn subscribers_of_a_replica_hear_what_those_of_the_master_do() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &DEBUG);
+    let mut client = master.client();
+    let events = ["--notify-keyspace-events", "Kg$lx"];
+    let replica = replica_of(&master, &dirs[1], &[&DEBUG[..], &events].concat());
+    let below = replica_of(&replica, &dirs[2], &DEBUG);
+    let mut listeners = [replica.client(), below.client()];
+    for listener in &mut listeners {
+        listener.ask("SUBSCRIBE news");
+        listener.ask("PSUBSCRIBE n*s __key*");
+        listener.reply();
+        listener.ask("SSUBSCRIBE shard");
+    }
+    let hears = |listeners: &mut [Client<TcpStream>], expected: &[&str]| {
+        for listener in listeners {
+            for expected in expected {
+                let message = listener.reply().split("\r\n").skip(2).step_by(2).collect::<Vec<_>>().join(" ");
+                assert_eq!(message, *expected);
+            }
+        }
+    };
+    // Nobody is subscribed on the master: subscribers of replicas do not count.
+    assert_eq!(client.ask("PUBLISH news first"), ":0\r\n");
+    assert_eq!(client.ask("SPUBLISH shard second"), ":0\r\n");
+    let heard = ["message news first", "pmessage n*s news first", "smessage shard second"];
+    hears(&mut listeners, &heard);
+    // In a block, and behind what it tells of.
+    let mut reader = below.client();
+    for number in 0..50 {
+        client.send(format!("MULTI\r\nSET n {number}\r\nPUBLISH news {number}\r\nEXEC\r\n").as_bytes());
+        (0..4).for_each(|_| _ = client.reply());
+        let of_event = "pmessage __key* __keyspace@0__:n set";
+        let (message, matched) = (format!("message news {number}"), format!("pmessage n*s news {number}"));
+        hears(&mut listeners[..1], &[of_event, &message, &matched]);
+        hears(&mut listeners[1..], &[&message, &matched]);
+        assert_eq!(reader.ask("GET n"), format!("${}\r\n{number}\r\n", number.to_string().len()));
+    }
+    // Events come as the replica's own directive says, of what the master does.
+    client.ask("RPUSH list a");
+    client.ask("SADD set a");
+    client.ask("PEXPIRE n 1");
+    let heard = ["list rpush", "n expire", "n expired"].map(|event| format!("pmessage __key* __keyspace@0__:{event}"));
+    hears(&mut listeners[..1], &heard.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(below.client().ask("CONFIG SET notify-keyspace-events Es"), "+OK\r\n");
+    wait_until("the classes are asked for", || {
+        client.ask("SADD set b");
+        client.ask("SREM set b");
+        listeners[1].has_reply()
+    });
+    let event = listeners[1].reply();
+    assert!(event.contains("__keyevent@0__:sadd") || event.contains("__keyevent@0__:srem"), "{event}");
+    // A replica's own messages go no further.
+    assert_eq!(replica.client().ask("PUBLISH news own"), ":2\r\n");
+    hears(&mut listeners[..1], &["message news own", "pmessage n*s news own"]);
+    [below, replica, master].into_iter().for_each(Server::stop);
+}
+
+#[test]
 fn writes_wait_for_replicas_as_far_as_they_are_asked_to() {
     let (dir, other) = (TempDir::new(), TempDir::new());
     let master = Server::start(dir.path(), &[&DEBUG[..], &["--min-replicas-to-write", "1"]].concat());

@@ -195,13 +195,13 @@ fn publish(host: &mut dyn Host, args: Args) -> Result<Answer> {
     publish_to(host, args, Channels::Plain)
 }
 
-/// Answers how many times the message is delivered: a client that is subscribed several ways gets it as often. Without
-/// subscribers nothing is asked for.
+/// Answers how many times the message is delivered: a client that is subscribed several ways gets it as often. Those of
+/// replicas do not count.
 fn publish_to(host: &mut dyn Host, args: Args, kind: Channels) -> Result<Answer> {
     let (channel, message) = (args.get(1), args.get(2));
     let audience = host.audience(kind, channel)?;
     let reply = Reply::Integer(audience.count as i64);
-    if audience.count == 0 {
+    if audience.count == 0 && !audience.replicas {
         return Ok(reply.into());
     }
     let mut payload = Vec::with_capacity(message.len() + 16);

@@ -176,6 +176,12 @@ impl Payload {
         &self.bytes
     }
 
+    /// Returns the text of a bulk string.
+    pub fn text(&self) -> &[u8] {
+        let head = self.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        &self.bytes[head..self.bytes.len() - 2]
+    }
+
     /// Returns the payload's bytes, as those of its holder, or as shared.
     pub(crate) fn own_and_shared_bytes(&self) -> (usize, usize) {
         if self.counted.is_some() { (0, self.bytes.len()) } else { (self.bytes.len(), 0) }

@@ -273,8 +273,14 @@ impl Engine {
 
     /// The classes of events that `notify-keyspace-events` asks for.
     #[inline]
-    pub(crate) fn events(&self) -> u32 {
+    pub(crate) fn own_events(&self) -> u32 {
         self.events.load(Ordering::Relaxed)
+    }
+
+    /// The classes of events that somebody is told of: clients, or replicas.
+    #[inline]
+    pub(crate) fn events(&self) -> u32 {
+        self.own_events() | self.replication.listeners.classes()
     }
 
     pub(crate) fn all_counters(&self) -> &[Counters] {

@@ -3,6 +3,7 @@
 use crate::clients::inbox::Notice;
 use crate::clients::pubsub::{Message, Name, Payload, STEPS_AT_ONCE};
 use crate::run::engine::Engine;
+use crate::run::replication::messages::Told;
 use haypile_commands::host::{Audience, Channels};
 use haypile_log::Index;
 use haypile_store::{KeyEvent, Txn};
@@ -11,14 +12,21 @@ use std::sync::Arc;
 
 impl Engine {
     /// Tells of what a transaction has done to keys, as Redis does by `notify-keyspace-events`. The caller still holds
-    /// its locks.
+    /// its locks: it is told in the order in which the keys change, and cannot be left to others.
     #[cold]
     pub(crate) fn tell(&self, txn: &Txn<'_>) {
-        for (channel, payload) in self.notifications(txn) {
-            // In the order in which the keys change, under their locks: it cannot be left to others.
+        txn.events().iter().for_each(|event| self.publish_event(event, txn.gate()));
+        if self.replication.listeners.any() {
+            self.tell_replicas(txn);
+        }
+    }
+
+    /// Publishes an event of a key on the channels on which clients of this server hear of it.
+    pub(crate) fn publish_event<N: AsRef<str>>(&self, event: &KeyEvent<N>, gate: Index) {
+        for (channel, payload) in self.notifications(event) {
             let Some(audience) = self.pubsub.audience(Channels::Plain, &channel, u64::MAX) else { return };
             let payload = Payload::bulk(payload, &self.client_memory);
-            self.publish(Channels::Plain, channel.into(), payload, audience, txn.gate());
+            self.publish(Channels::Plain, channel.into(), payload, audience, gate);
         }
     }
 
@@ -26,19 +34,24 @@ impl Engine {
     #[cold]
     pub(crate) fn is_long_to_tell(&self, txn: &Txn<'_>) -> bool {
         let mut steps = STEPS_AT_ONCE;
-        self.notifications(txn).any(|(channel, _)| !self.pubsub.matches_within(&channel, &mut steps))
+        let mut channels = txn.events().iter().flat_map(|event| self.notifications(event));
+        channels.any(|(channel, _)| !self.pubsub.matches_within(&channel, &mut steps))
     }
 
-    /// The channels that hear of what a transaction has done to keys, each with what it is sent.
-    fn notifications<'t>(&self, txn: &'t Txn<'_>) -> impl Iterator<Item = (Vec<u8>, &'t [u8])> {
-        let classes = self.events();
-        txn.events().iter().flat_map(move |KeyEvent { name, database, key }| {
-            let of_key = (classes & event::KEYSPACE != 0)
-                .then(|| ([format!("__keyspace@{database}__:").as_bytes(), key].concat(), name.as_bytes()));
-            let of_event = (classes & event::KEYEVENT != 0)
-                .then(|| (format!("__keyevent@{database}__:{name}").into_bytes(), &key[..]));
-            of_key.into_iter().chain(of_event)
-        })
+    /// The channels that hear of an event of a key, each with what it is sent.
+    fn notifications<'t, N: AsRef<str>>(
+        &self,
+        event: &'t KeyEvent<N>,
+    ) -> impl Iterator<Item = (Vec<u8>, &'t [u8])> + use<'t, N> {
+        let KeyEvent { class, name, database, key } = event;
+        let own = self.own_events();
+        let classes = if own & class != 0 { own } else { 0 };
+        let name = name.as_ref();
+        let of_key = (classes & event::KEYSPACE != 0)
+            .then(|| ([format!("__keyspace@{database}__:").as_bytes(), key].concat(), name.as_bytes()));
+        let of_event = (classes & event::KEYEVENT != 0)
+            .then(|| (format!("__keyevent@{database}__:{name}").into_bytes(), &key[..]));
+        of_key.into_iter().chain(of_event)
     }
 
     /// Sends a message to its audience, which was just asked for.
@@ -50,6 +63,11 @@ impl Engine {
         audience: Audience,
         gate: Index,
     ) {
+        if audience.replicas {
+            let told =
+                Told::Message { is_shard: kind == Channels::Shard, channel: channel.clone(), payload: payload.clone() };
+            self.replication.listeners.tell(gate, &told);
+        }
         if audience.workers.is_empty() {
             return;
         }

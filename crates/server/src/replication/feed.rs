@@ -1,11 +1,12 @@
 //! A master's side of one connection: it sends a replica the log as it grows, or a copy's list, or a copy's files.
 
 use crate::replication::copies::Copy;
+use crate::replication::send::{Announcer, HEARTBEAT, Sender, heartbeat};
 use crate::replication::state::Replication;
 use crate::replication::wire::{Incoming, Outgoing};
-use haypile_engine::{Downstream, DownstreamState, Engine, StoreRef};
-use haypile_log::{Chain, History, Hold, Index, Next, Reader};
-use haypile_replication::frame::{Frame, RecordFrame};
+use haypile_engine::{Downstream, DownstreamState, Engine, Listener, StoreRef};
+use haypile_log::{Hold, Index};
+use haypile_replication::frame::Frame;
 use haypile_replication::resync::{self, FullReason, Position, Resync};
 use haypile_replication::{Request, Token};
 use haypile_store::Store;
@@ -14,10 +15,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// The time between heartbeats where there are no records.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// Bytes of a file in one frame.
 const PIECE_BYTES: usize = 256 << 10;
@@ -113,18 +111,21 @@ impl Feed {
             (replica.state, replica.applied) = (DownstreamState::Online, at.index);
         });
         let (number, stream) = (self.number, &self.stream);
-        std::thread::scope(|threads| {
+        let wakes = self.replication.clone();
+        let listener = engine.listen(Box::new(move || wakes.progress.note()));
+        let served = std::thread::scope(|threads| {
             let acknowledged = threads.spawn(|| {
-                let taken = take_acknowledgements(&self.replication, number, incoming, &hold);
+                let taken = take_acknowledgements(&self.replication, number, incoming, &hold, &listener);
                 ended.store(true, Ordering::Release);
                 self.replication.progress.note();
                 // The thread that sends may wait for the replica. The connection may have ended already.
                 let _ = stream.shutdown(Shutdown::Both);
                 taken
             });
-            let histories = Announcer { chain: reader.chain(), announced: at.history };
-            let sender = Sender { replication: &self.replication, reader, histories, out, ended: &ended, version };
-            let sent = sender.run();
+            let (chain, replication) = (reader.chain(), &*self.replication);
+            let histories = Announcer { chain, announced: at.history };
+            let sent =
+                Sender { replication, reader, histories, listener: &listener, out, ended: &ended, version }.run();
             // The thread that reads ends with the connection, which may have ended already.
             let _ = stream.shutdown(Shutdown::Both);
             let acknowledged = acknowledged.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
@@ -133,7 +134,9 @@ impl Feed {
                 Err(error) if error.kind() == io::ErrorKind::Other => Err(error),
                 sent => acknowledged.and(sent),
             }
-        })
+        });
+        engine.end_listening(&listener);
+        served
     }
 
     /// Has a copy made, or takes one that was made lately, names its files, and keeps it until the connection ends.
@@ -243,102 +246,6 @@ impl Feed {
     }
 }
 
-/// Sends records to one replica.
-struct Sender<'a> {
-    replication: &'a Replication,
-    reader: Reader,
-    histories: Announcer,
-    out: Outgoing,
-    /// The replica has gone.
-    ended: &'a AtomicBool,
-    version: u64,
-}
-
-impl Sender<'_> {
-    fn run(mut self) -> io::Result<()> {
-        let mut looked: Option<Instant> = None;
-        while self.goes_on() {
-            // In this order: progress in between ends the wait.
-            let seen = self.replication.progress.count();
-            let before = self.reader.position();
-            self.send_what_is_there()?;
-            let is_idle = self.reader.position() == before;
-            if is_idle || looked.is_none_or(|looked| looked.elapsed() >= HEARTBEAT) {
-                looked = Some(Instant::now());
-                let sent = Index(self.reader.position().0 - 1);
-                self.histories.announce(sent, None, &mut self.out)?;
-            }
-            let Some(store) = self.replication.engine.store() else { return Ok(()) };
-            self.out.send(&heartbeat(&store))?;
-            drop(store);
-            self.out.flush()?;
-            self.replication.progress.wait(seen, HEARTBEAT);
-        }
-        Ok(())
-    }
-
-    fn goes_on(&self) -> bool {
-        self.replication.goes_on(self.version) && !self.ended.load(Ordering::Acquire)
-    }
-
-    fn send_what_is_there(&mut self) -> io::Result<()> {
-        while self.goes_on() {
-            let record = match self.reader.next().map_err(|error| Error::other(error.to_string()))? {
-                Next::Record(record) => record,
-                Next::UpToDate => return Ok(()),
-                Next::Gap(first) => {
-                    return Err(Error::other(format!("the replica is too far behind: the log begins with {first}")));
-                }
-            };
-            if record.history != self.histories.announced {
-                let before = Index(record.index.0 - 1);
-                self.histories.announce(before, Some(record.history), &mut self.out)?;
-            }
-            self.out.send(&Frame::Record(RecordFrame::from(&record)))?;
-        }
-        Ok(())
-    }
-}
-
-/// Names the histories that a replica has still to go through.
-struct Announcer {
-    chain: Chain,
-    /// The history that the replica is in.
-    announced: History,
-}
-
-impl Announcer {
-    /// Names the histories behind the replica's that begin where the replica is, at `sent`: all of them, or those
-    /// through the one of the next record.
-    ///
-    /// # Errors
-    /// The history of the next record does not come then: frames of records do not say which one they are of. Or the
-    /// connection broke.
-    fn announce(&mut self, sent: Index, through: Option<History>, out: &mut Outgoing) -> io::Result<()> {
-        let histories = self.chain.histories();
-        let starts = histories.starts();
-        let Some(at) = starts.iter().rposition(|start| start.history == self.announced) else {
-            return Err(Error::other("the replica's history is not known any more"));
-        };
-        for start in &starts[at + 1..] {
-            if start.after() > sent || through == Some(self.announced) {
-                break;
-            }
-            if start.parent().is_none() {
-                return Err(Error::other("data were loaded past the log: the replica needs a copy"));
-            }
-            out.send(&Frame::History(*start))?;
-            self.announced = start.history;
-        }
-        match through {
-            Some(through) if through != self.announced => {
-                Err(Error::other(format!("record {} is of a history that does not begin there", sent.next())))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Looks how a replica goes on: behind its last record, with a hold on all that come then.
 ///
 /// # Errors
@@ -361,12 +268,20 @@ fn take_acknowledgements(
     number: u64,
     mut incoming: Incoming,
     hold: &Mutex<Hold>,
+    listener: &Listener,
 ) -> io::Result<()> {
     let engine = &*replication.engine;
     let (mut is_known, mut heard, mut looked) = (false, Instant::now(), Instant::now());
     loop {
         while let Some(frame) = incoming.next()? {
-            let Frame::Acknowledge { written, synced, applied } = frame else { return Err(unexpected(&frame)) };
+            let (written, synced, applied) = match frame {
+                Frame::Acknowledge { written, synced, applied } => (written, synced, applied),
+                Frame::Listen { classes } => {
+                    engine.set_classes(listener, classes);
+                    continue;
+                }
+                other => return Err(unexpected(&other)),
+            };
             let mut hold = hold.lock().unwrap_or_else(PoisonError::into_inner);
             // A replica that loses what it has not synced asks for it again.
             let through = synced.max(hold.after());
@@ -395,11 +310,6 @@ fn take_acknowledgements(
             return Err(Error::new(io::ErrorKind::TimedOut, "the replica acknowledges nothing"));
         }
     }
-}
-
-fn heartbeat(store: &Store) -> Frame<'static> {
-    let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    Frame::Heartbeat { written: store.log().durable(), synced: store.log().synced(), time_ms }
 }
 
 fn is_timeout(error: &Error) -> bool {

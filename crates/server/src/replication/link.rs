@@ -11,12 +11,12 @@ use crate::replication::fetch::Fetch;
 use crate::replication::state::Replication;
 use crate::replication::tail;
 use crate::replication::wire::{Incoming, Outgoing};
-use haypile_engine::{Engine, FollowerLocks, Link, Master, Upstream};
+use haypile_engine::{Engine, FollowerLocks, Link, Master, Told, Upstream};
 use haypile_log::{History, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::resync::Position;
 use haypile_replication::{Manifest, Request};
-use haypile_store::{FollowError, Store};
+use haypile_store::{FollowError, KeyEvent, Store};
 use std::io::{self, Error, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ struct Records<'a> {
 
 impl<'a> Records<'a> {
     fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing) -> Records<'a> {
-        let acknowledger = Acknowledger { out, last: None };
+        let acknowledger = Acknowledger { out, last: None, classes: None };
         Records { attempt, incoming, acknowledger, history: None, heard: Instant::now() }
     }
 
@@ -208,6 +208,7 @@ impl<'a> Records<'a> {
             self.apply(&at)?;
             at.store.log().write();
             self.acknowledger.tell(&at.store)?;
+            self.acknowledger.listen(replication.engine.classes_of_replica())?;
             drop(at);
             if self.incoming.receive()? {
                 self.heard = Instant::now();
@@ -242,6 +243,14 @@ impl<'a> Records<'a> {
                             upstream.current = Some(Instant::now());
                         }
                     });
+                }
+                Frame::Message { is_shard, channel, text } => {
+                    let engine = &*replication.engine;
+                    engine.hear(&engine.message(is_shard, channel, text));
+                }
+                Frame::Event { class, database, name, key } => {
+                    let event = KeyEvent { class, database, name: name.into(), key: key.into() };
+                    replication.engine.hear(&Told::Event(event));
                 }
                 Frame::Refused(why) => return Err(Error::other(format!("it says: {why}"))),
                 other => return Err(unexpected(&other)),
@@ -299,6 +308,8 @@ struct Acknowledger {
     out: Outgoing,
     /// The last acknowledgement: the indexes that are written, synced, and applied; and its time.
     last: Option<([Index; 3], Instant)>,
+    /// The classes of events that the master was asked for.
+    classes: Option<u32>,
 }
 
 impl Acknowledger {
@@ -312,6 +323,15 @@ impl Acknowledger {
         self.last = Some((now, Instant::now()));
         let [written, synced, applied] = now;
         self.out.send(&Frame::Acknowledge { written, synced, applied })?;
+        self.out.flush()
+    }
+
+    /// Asks for events of keys of these classes, if others were asked for before.
+    fn listen(&mut self, classes: u32) -> io::Result<()> {
+        if self.classes.replace(classes) == Some(classes) {
+            return Ok(());
+        }
+        self.out.send(&Frame::Listen { classes })?;
         self.out.flush()
     }
 }

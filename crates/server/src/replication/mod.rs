@@ -10,6 +10,7 @@ mod feed;
 mod fetch;
 mod link;
 mod progress;
+mod send;
 mod state;
 mod tail;
 mod wire;

@@ -196,8 +196,10 @@ pub struct Txn<'s> {
 
 /// An event of a key, to be told when the transaction has committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyEvent {
-    pub name: &'static str,
+pub struct KeyEvent<N = &'static str> {
+    /// The class, as one bit of those that the caller asked for.
+    pub class: u32,
+    pub name: N,
     pub database: u32,
     pub key: Box<[u8]>,
 }

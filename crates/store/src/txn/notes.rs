@@ -16,14 +16,14 @@ impl Txn<'_> {
     #[inline]
     pub fn on_event(&mut self, class: u32, name: &'static str, key: &Key<'_>) {
         if self.event_classes & class != 0 {
-            self.note_event(name, key);
+            self.note_event(class, name, key);
         }
     }
 
     #[cold]
-    fn note_event(&mut self, name: &'static str, key: &Key<'_>) {
+    fn note_event(&mut self, class: u32, name: &'static str, key: &Key<'_>) {
         if let Some(database) = self.database_of(key) {
-            self.events.push(KeyEvent { name, database, key: key.name.into() });
+            self.events.push(KeyEvent { class, name, database, key: key.name.into() });
         }
     }
 

@@ -54,4 +54,6 @@ pub struct Audience {
     pub workers: SmallVec<[u16; 8]>,
     /// The patterns that match the channel.
     pub patterns: Vec<Arc<[u8]>>,
+    /// Whether replicas are to be told as well. Their subscribers do not count.
+    pub replicas: bool,
 }

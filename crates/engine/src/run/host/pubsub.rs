@@ -32,6 +32,7 @@ impl PubSub for SessionHost<'_, '_> {
             return Err(Error::Stop(Stop::Long));
         };
         self.add_own(kind, channel, &mut audience);
+        audience.replicas = self.engine.replication.listeners.any() && !self.engine.is_replica();
         Ok(audience)
     }
 

@@ -1,5 +1,6 @@
 //! The facts of replication, which INFO and ROLE tell: which server this one follows, and who follows it.
 
+use crate::run::replication::messages::Listeners;
 use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_log::Index;
 use std::collections::BTreeMap;
@@ -86,6 +87,7 @@ pub struct Replication {
     pub(crate) backup: Mutex<()>,
     /// Held while the master is changed: each change is told to the threads before the next one is made.
     pub(crate) changing: Mutex<()>,
+    pub(crate) listeners: Listeners,
 }
 
 #[derive(Default)]

@@ -1,0 +1,217 @@
+//! Messages and events of keys on their way to replicas, whose clients hear them as the master's do.
+//!
+//! They are in no log: a replica that is away misses them, as a subscriber does. Each replica that gets records has a
+//! queue, in which a message waits until the record that it tells of was sent. What has no room there is dropped.
+
+use crate::clients::pubsub::Payload;
+use crate::sync::{Mutex, lock};
+use haypile_log::Index;
+use haypile_store::KeyEvent;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes that wait for one replica. A longer message waits alone.
+const QUEUE_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that a message takes in a queue, beside its text.
+const MESSAGE_BYTES: usize = 64;
+
+/// A message, or an event of a key.
+#[derive(Clone, Debug)]
+pub enum Told {
+    Message {
+        /// Whether the channel is a shard channel.
+        is_shard: bool,
+        channel: Arc<[u8]>,
+        payload: Arc<Payload>,
+    },
+    Event(KeyEvent<Box<str>>),
+}
+
+impl Told {
+    fn bytes(&self) -> usize {
+        MESSAGE_BYTES
+            + match self {
+                Told::Message { channel, payload, .. } => channel.len() + payload.bytes().len(),
+                Told::Event(event) => event.name.len() + event.key.len(),
+            }
+    }
+}
+
+/// The queue of one replica.
+pub struct Listener {
+    queue: Mutex<Queue>,
+    has_some: AtomicBool,
+    /// The classes of events that the replica listens for.
+    classes: AtomicU32,
+    dropped: AtomicU64,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Each with the record behind which it is sent.
+    messages: VecDeque<(Index, Told)>,
+    bytes: usize,
+}
+
+impl Listener {
+    /// Makes a queue that is empty. `wake` is called when there is a message.
+    fn new(wake: Box<dyn Fn() + Send + Sync>) -> Arc<Listener> {
+        let (classes, dropped) = (AtomicU32::new(0), AtomicU64::new(0));
+        Arc::new(Listener { queue: Mutex::default(), has_some: AtomicBool::new(false), classes, dropped, wake })
+    }
+
+    fn push(&self, gate: Index, told: Told) {
+        let bytes = told.bytes();
+        let mut queue = lock(&self.queue);
+        if queue.bytes > 0 && queue.bytes + bytes > QUEUE_BYTES_MAX {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        queue.bytes += bytes;
+        queue.messages.push_back((gate, told));
+        self.has_some.store(true, Ordering::Release);
+        drop(queue);
+        (self.wake)();
+    }
+
+    /// Takes the messages that may be sent behind this record. One load where there is none.
+    pub fn take_through(&self, sent: Index) -> Vec<Told> {
+        if !self.has_some.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut queue = lock(&self.queue);
+        let ready = queue.messages.iter().take_while(|(gate, _)| *gate <= sent).count();
+        let taken: Vec<Told> = queue.messages.drain(..ready).map(|(_, told)| told).collect();
+        queue.bytes -= taken.iter().map(Told::bytes).sum::<usize>();
+        self.has_some.store(!queue.messages.is_empty(), Ordering::Release);
+        taken
+    }
+
+    /// Returns how many messages had no room since this was asked last.
+    pub fn take_dropped(&self) -> u64 {
+        self.dropped.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// The replicas that are told of messages.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    all: Mutex<Vec<Arc<Listener>>>,
+    count: AtomicUsize,
+    /// The classes of events that some replica listens for.
+    classes: AtomicU32,
+}
+
+impl Listeners {
+    /// Whether there is any. One load.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// The classes of events that some replica listens for. One load.
+    #[inline]
+    pub fn classes(&self) -> u32 {
+        self.classes.load(Ordering::Relaxed)
+    }
+
+    /// Adds a replica. `wake` is called when there is a message for it.
+    pub fn add(&self, wake: Box<dyn Fn() + Send + Sync>) -> Arc<Listener> {
+        let listener = Listener::new(wake);
+        self.change(|all| all.push(listener.clone()));
+        listener
+    }
+
+    /// Removes a replica.
+    pub fn remove(&self, listener: &Arc<Listener>) {
+        self.change(|all| all.retain(|other| !Arc::ptr_eq(other, listener)));
+    }
+
+    /// Sets the classes of events that a replica listens for.
+    pub fn set_classes(&self, listener: &Listener, classes: u32) {
+        self.change(|_| listener.classes.store(classes, Ordering::Relaxed));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Listener>>)) {
+        let mut all = lock(&self.all);
+        change(&mut all);
+        self.count.store(all.len(), Ordering::Relaxed);
+        let classes = all.iter().fold(0, |classes, listener| classes | listener.classes.load(Ordering::Relaxed));
+        self.classes.store(classes, Ordering::Relaxed);
+    }
+
+    /// Tells all replicas.
+    pub fn tell(&self, gate: Index, told: &Told) {
+        let listens = |listener: &&Arc<Listener>| match told {
+            Told::Message { .. } => true,
+            Told::Event(event) => listener.classes.load(Ordering::Relaxed) & event.class != 0,
+        };
+        lock(&self.all).iter().filter(listens).for_each(|listener| listener.push(gate, told.clone()));
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use haypile_types::event;
+
+    fn message(text: &[u8]) -> Told {
+        let payload = Payload::uncounted([b"$1\r\n", text, b"\r\n"].concat());
+        Told::Message { is_shard: false, channel: (*b"c").into(), payload }
+    }
+
+    fn event(class: u32) -> Told {
+        Told::Event(KeyEvent { class, name: "set".into(), database: 0, key: (*b"k").into() })
+    }
+
+    fn listener() -> Arc<Listener> {
+        Listener::new(Box::new(|| ()))
+    }
+
+    #[test]
+    fn messages_wait_for_their_records() {
+        let listener = listener();
+        listener.push(Index(3), message(b"a"));
+        listener.push(Index(5), message(b"b"));
+        // It does not overtake the one before.
+        listener.push(Index(4), message(b"c"));
+        assert_eq!(listener.take_through(Index(2)).len(), 0);
+        assert_eq!(listener.take_through(Index(4)).len(), 1);
+        assert_eq!(listener.take_through(Index(5)).len(), 2);
+        assert_eq!(lock(&listener.queue).bytes, 0);
+        assert!(listener.take_through(Index(9)).is_empty());
+    }
+
+    #[test]
+    fn a_full_queue_drops_what_comes() {
+        let listener = listener();
+        // The first one may be of any length.
+        listener.push(Index(0), message(&vec![b'x'; QUEUE_BYTES_MAX + 1]));
+        listener.push(Index(0), message(b"a"));
+        assert_eq!((listener.take_dropped(), listener.take_dropped()), (1, 0));
+        assert_eq!(listener.take_through(Index(0)).len(), 1);
+        listener.push(Index(0), message(b"a"));
+        assert_eq!((listener.take_through(Index(0)).len(), listener.take_dropped()), (1, 0));
+    }
+
+    #[test]
+    fn each_hears_of_the_classes_that_it_listens_for() {
+        let listeners = Listeners::default();
+        let [strings, all] = [event::STRING, event::STRING | event::LIST].map(|classes| {
+            let listener = listeners.add(Box::new(|| ()));
+            listeners.set_classes(&listener, classes);
+            listener
+        });
+        assert_eq!(listeners.classes(), event::STRING | event::LIST);
+        for told in [event(event::STRING), event(event::LIST), event(event::SET), message(b"m")] {
+            listeners.tell(Index(1), &told);
+        }
+        assert_eq!(strings.take_through(Index(1)).len(), 2);
+        assert_eq!(all.take_through(Index(1)).len(), 3);
+        listeners.remove(&all);
+        assert_eq!(listeners.classes(), event::STRING);
+    }
+}
