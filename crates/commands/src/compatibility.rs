@@ -166,6 +166,12 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "others_are_no_masters",
     },
     Difference {
+        commands: &["replicaof", "slaveof"],
+        what: "A replica takes no writes of clients: `replica-read-only no` is refused, at start and by CONFIG SET.",
+        why: "A replica that has what its master has not can only be told from it by a second copy.",
+        test: "a_replica_that_takes_writes_is_refused",
+    },
+    Difference {
         commands: &["psubscribe", "subscribe"],
         what: "On a replica the keyspace events of what its master did are the master's: `expired`, `spop`. Redis's replica makes \
                events of the commands that it is sent instead: `del`, `srem`. Which of them are told is the replica's own \

@@ -38,4 +38,5 @@ pub use run::reload::Opener;
 pub use run::replication::facts::{Downstream, DownstreamState, Link, Master, Replication, Replicator, Upstream};
 pub use run::replication::locks::FollowerLocks;
 pub use run::replication::messages::{Listener, Told};
+pub use run::replication::shown::ShownServer;
 pub use run::worker::{Delivery, Next, Turn, Worker};

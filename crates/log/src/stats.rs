@@ -50,6 +50,17 @@ impl Log {
         }
     }
 
+    /// Returns about how many bytes of the log are behind this record. Records of one segment count as equally long.
+    pub fn bytes_after(&self, after: Index) -> u64 {
+        let state = self.shared.state.lock();
+        let behind = |held: &crate::segment::Held| {
+            let records = (held.last.0 + 1).saturating_sub(held.first.0);
+            let lacking = held.last.0.saturating_sub(after.0).min(records);
+            (u128::from(held.end.min(held.bytes)) * u128::from(lacking)).checked_div(u128::from(records)).unwrap_or(0)
+        };
+        state.segments.iter().map(behind).sum::<u128>() as u64
+    }
+
     /// Returns how long the slowest sync since the last call took.
     pub fn take_slowest_sync_us(&self) -> u64 {
         std::mem::take(&mut self.shared.state.lock().counters.slowest_sync_us)

@@ -51,6 +51,21 @@ fn written(rig: &mut Rig) -> Life {
 }
 
 #[test]
+fn the_bytes_behind_a_record_are_known_about() {
+    let mut rig = Rig::new(1);
+    let life = written(&mut rig);
+    let behind: Vec<u64> = (0..=600).map(|after| life.log.bytes_after(Index(after))).collect();
+    assert!(behind.windows(2).all(|pair| pair[0] >= pair[1]), "{behind:?}");
+    assert_eq!(behind[600], 0);
+    // A record of 600 bytes takes a little more.
+    for after in [0, 150, 350, 590] {
+        let per_record = behind[after] / (600 - after as u64);
+        assert!((500..=1200).contains(&per_record), "{per_record} behind {after}");
+    }
+    assert_eq!(life.log.bytes_after(Index(u64::MAX)), 0);
+}
+
+#[test]
 fn a_copy_holds_exactly_the_records_that_were_asked_for() {
     let mut rig = Rig::new(1);
     let life = written(&mut rig);

@@ -26,6 +26,20 @@ pub enum Writer {
     Unix(unix::OwnedWriteHalf),
 }
 
+fn is_loopback(socket: &std::net::TcpStream) -> bool {
+    socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+}
+
+/// Returns the addresses of both ends of a connection.
+pub fn peer_of(socket: &std::net::TcpStream) -> Peer {
+    let text = |address: io::Result<std::net::SocketAddr>| {
+        let canonical = |at: std::net::SocketAddr| std::net::SocketAddr::new(at.ip().to_canonical(), at.port());
+        address.map_or_else(|_| "?:0".to_owned(), |address| canonical(address).to_string())
+    };
+    let (address, local_address) = (text(socket.peer_addr()), text(socket.local_addr()));
+    Peer { address, local_address, descriptor: socket.as_raw_fd(), is_local: is_loopback(socket), is_unix: false }
+}
+
 impl Accepted {
     /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 turns the latter off.
     pub fn configure(&self, keepalive_s: u32) -> io::Result<()> {
@@ -52,33 +66,19 @@ impl Accepted {
     pub fn is_local(&self) -> bool {
         match self {
             Accepted::Unix(_) => true,
-            Accepted::Tcp(socket) => socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback()),
+            Accepted::Tcp(socket) => is_loopback(socket),
         }
     }
 
     /// Returns the addresses of both ends.
     pub fn peer(&self) -> Peer {
-        let is_local = self.is_local();
         match self {
-            Accepted::Tcp(socket) => {
-                let text = |address: io::Result<std::net::SocketAddr>| {
-                    let canonical =
-                        |at: std::net::SocketAddr| std::net::SocketAddr::new(at.ip().to_canonical(), at.port());
-                    address.map_or_else(|_| "?:0".to_owned(), |address| canonical(address).to_string())
-                };
-                Peer {
-                    address: text(socket.peer_addr()),
-                    local_address: text(socket.local_addr()),
-                    descriptor: socket.as_raw_fd(),
-                    is_local,
-                    is_unix: false,
-                }
-            }
+            Accepted::Tcp(socket) => peer_of(socket),
             Accepted::Unix(socket) => {
                 let path = socket.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
                 let address = format!("{}:0", path.unwrap_or_default().display());
                 let local_address = address.clone();
-                Peer { address, local_address, descriptor: socket.as_raw_fd(), is_local, is_unix: true }
+                Peer { address, local_address, descriptor: socket.as_raw_fd(), is_local: true, is_unix: true }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::{Server, TempDir, free_port};
+use process::{Server, TempDir, free_port, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -126,7 +126,13 @@ fn the_dashboard_asks_for_what_is_there() {
     for command in ["SET k v", "GET k", "GET"] {
         client.ask(command);
     }
-    let page = metrics(port);
+    let (of_replica, port_of_replica) = (TempDir::new(), free_port());
+    let follows =
+        ["--metrics-port", &port_of_replica.to_string(), "--replicaof", "127.0.0.1", &server.port.to_string()];
+    let replica = Server::start(of_replica.path(), &follows);
+    wait_until("the replica follows", || replica.client().ask("INFO replication").contains("master_link_up:1"));
+    let page = metrics(port) + &metrics(port_of_replica);
+    replica.stop();
     let here: std::path::PathBuf = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into();
     let dashboard = std::fs::read_to_string(here.join("../../deploy/grafana/haypile.json")).expect("it is there");
     let expressions: Vec<String> = dashboard

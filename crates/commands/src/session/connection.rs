@@ -6,7 +6,7 @@
 use crate::REDIS_VERSION;
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Act, Answer, Host, SessionChange};
+use crate::host::{Act, Answer, Host, Role, SessionChange};
 use crate::session::client::client_name;
 use crate::table::{Arity, Body, Command, Control, Deprecated, Flag, Group, Keys, Selects};
 use haypile_resp::{Protocol, Reply, number};
@@ -143,13 +143,17 @@ fn hello(host: &mut dyn Host, args: Args) -> Result<Answer> {
     changes.extend(name.map(|name| SessionChange::Name(name.to_vec())));
     changes.extend(protocol.map(SessionChange::Protocol));
     let is_resp3 = protocol.unwrap_or(host.protocol()) == Protocol::Resp3;
+    let role = match host.role() {
+        Role::Master { .. } => "master",
+        Role::Replica { .. } => "replica",
+    };
     let reply = Reply::Map(vec![
         (Reply::bulk("server"), Reply::bulk("redis")),
         (Reply::bulk("version"), Reply::bulk(REDIS_VERSION)),
         (Reply::bulk("proto"), Reply::Integer(if is_resp3 { 3 } else { 2 })),
         (Reply::bulk("id"), Reply::Integer(host.client_id() as i64)),
         (Reply::bulk("mode"), Reply::bulk("standalone")),
-        (Reply::bulk("role"), Reply::bulk("master")),
+        (Reply::bulk("role"), Reply::bulk(role)),
         (Reply::bulk("modules"), Reply::Array(Vec::new())),
     ]);
     Ok(Answer { reply, acts: changes.into_iter().map(Act::from).collect() })

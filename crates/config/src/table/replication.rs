@@ -16,7 +16,13 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("min-replicas-max-lag", SECONDS, "10", "Lag up to which a replica counts.").alias("min-slaves-max-lag"),
     Row::used("replica-serve-stale-data", BOOL, "yes", "Whether a replica without master answers.")
         .alias("slave-serve-stale-data"),
-    Row::harmless("replica-read-only", BOOL, "yes", "Whether a replica refuses writes.").alias("slave-read-only"),
+    Row::harmless(
+        "replica-read-only",
+        Kind::Choice(&[("yes", 1)]),
+        "yes",
+        "A replica takes its master's writes only: `no` is refused.",
+    )
+    .alias("slave-read-only"),
     Row::harmless("replica-lazy-flush", BOOL, "no", "Whether a replica empties itself in the background.")
         .alias("slave-lazy-flush"),
     Row::harmless("replica-ignore-maxmemory", BOOL, "yes", "Whether a replica leaves eviction to its master.")
@@ -33,22 +39,32 @@ pub(super) const ROWS: &[Row] = &[
         "60",
         "Silence after which a connection of replication is given up.",
     ),
-    Row::harmless("repl-ping-replica-period", unit(1, INT_MAX, "seconds"), "10", "Time between pings to replicas.")
-        .alias("repl-ping-slave-period"),
+    Row::harmless(
+        "repl-ping-replica-period",
+        unit(1, INT_MAX, "seconds"),
+        "10",
+        "Time between pings to replicas, which hear of their master once a second here.",
+    )
+    .alias("repl-ping-slave-period"),
     Row::harmless("repl-disable-tcp-nodelay", BOOL, "no", "Whether small packets to replicas wait."),
     Row::harmless(
         "repl-backlog-size",
         bytes(1),
         "1mb",
-        "Memory from which a replica can catch up; here it will be the log.",
+        "Memory from which a replica can catch up; here that is the log, as `log-retention-size` and `replica-log-size` say.",
     ),
     Row::harmless(
         "repl-backlog-ttl",
         unit(0, i64::MAX, "seconds"),
         "3600",
-        "How long that memory is kept without replicas.",
+        "How long that memory is kept without replicas; the log is always there.",
     ),
-    Row::harmless("repl-diskless-sync", BOOL, "yes", "Whether a full sync goes to the socket at once."),
+    Row::harmless(
+        "repl-diskless-sync",
+        BOOL,
+        "yes",
+        "Whether a full sync goes to the socket at once; here files of the base do, without a copy.",
+    ),
     Row::harmless("repl-diskless-sync-delay", SECONDS, "5", "How long a full sync waits for more replicas."),
     Row::harmless("repl-diskless-sync-max-replicas", COUNT, "0", "Replicas that a full sync waits for."),
     Row::harmless(

@@ -75,6 +75,21 @@ pub struct Client {
     pub message_bytes: AtomicUsize,
     /// All that it takes.
     pub(crate) footprint: Footprint,
+    /// The facts of a connection of replication; None for a client.
+    pub(crate) peer_server: Option<PeerServer>,
+}
+
+/// A connection of replication, which no event loop serves.
+pub(crate) struct PeerServer {
+    pub kind: ClientType,
+    /// Ends the connection, soon.
+    pub end: Box<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for PeerServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.kind)
+    }
 }
 
 /// Bytes of a client's session and connection while nothing is under way.
@@ -86,6 +101,8 @@ const CONNECTION_BYTES: usize = 1792;
 /// The bits of `Client::flags`, with the letters that CLIENT LIST prints, in its order.
 #[derive(Clone, Copy)]
 enum Fact {
+    Replica,
+    Master,
     Monitor,
     PubSub,
     Multi,
@@ -97,7 +114,9 @@ enum Fact {
     NoTouch,
 }
 
-const FACTS: [(Fact, char); 9] = [
+const FACTS: [(Fact, char); 11] = [
+    (Fact::Replica, 'S'),
+    (Fact::Master, 'M'),
     (Fact::Monitor, 'O'),
     (Fact::PubSub, 'P'),
     (Fact::Multi, 'x'),
@@ -133,7 +152,21 @@ impl Client {
             messages: AtomicUsize::new(0),
             message_bytes: AtomicUsize::new(0),
             footprint: Footprint::default(),
+            peer_server: None,
         }
+    }
+
+    /// Makes the record of a connection of replication. A replica's last command was `command`.
+    pub(crate) fn of_server(
+        id: u64,
+        peer: Peer,
+        now_ms: u64,
+        server: PeerServer,
+        command: Option<CommandId>,
+    ) -> Client {
+        let CommandId(command) = command.unwrap_or(CommandId(NO_COMMAND));
+        let command = AtomicU16::new(command);
+        Client { peer_server: Some(server), command, ..Client::new(id, 0, peer, now_ms) }
     }
 
     /// Shows what has changed in the session since the last time.
@@ -196,12 +229,18 @@ impl Client {
     }
 
     pub(crate) fn kind(&self) -> ClientType {
-        if self.has(Fact::PubSub) { ClientType::PubSub } else { ClientType::Normal }
+        match &self.peer_server {
+            Some(server) => server.kind,
+            None if self.has(Fact::PubSub) => ClientType::PubSub,
+            None => ClientType::Normal,
+        }
     }
 
     fn has(&self, fact: Fact) -> bool {
         match fact {
             Fact::Unix => self.peer.is_unix,
+            Fact::Replica => self.peer_server.is_some() && self.kind() == ClientType::Replica,
+            Fact::Master => self.peer_server.is_some() && self.kind() == ClientType::Master,
             fact => self.flags.load(Ordering::Relaxed) & 1 << fact as u32 != 0,
         }
     }

@@ -49,6 +49,9 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("haypile_wait_seconds", Kind::Histogram, "What commands waited for, and how long."),
     ("haypile_reply_seconds", Kind::Histogram, "From the read of a request to the write of its reply."),
+    ("haypile_replica_lag_records", Kind::Gauge, "Records of the log that a replica has not applied."),
+    ("haypile_replica_lag_bytes", Kind::Gauge, "About how many bytes of the log a replica has not applied."),
+    ("haypile_replica_silence_seconds", Kind::Gauge, "Time since a replica acknowledged something."),
     ("haypile_errors_total", Kind::Counter, "Error replies by their first word."),
 ];
 
@@ -103,6 +106,17 @@ fn family(engine: &Engine, name: &str, page: &mut Page) {
                 ("run_id", &engine.run_id),
             ];
             page.sample(name, &labels, "1");
+        }
+        "haypile_replica_lag_records" | "haypile_replica_lag_bytes" | "haypile_replica_silence_seconds" => {
+            for replica in engine.replication.downstream() {
+                let (records, bytes) = replication::behind(engine, &replica);
+                let value = match name {
+                    "haypile_replica_lag_records" => records.to_string(),
+                    "haypile_replica_lag_bytes" => bytes.to_string(),
+                    _ => format!("{:.3}", replica.acknowledged.elapsed().as_secs_f64()),
+                };
+                page.sample(name, &[("replica", &format!("{}:{}", replica.host, replica.port))], &value);
+            }
         }
         "haypile_db_keys" | "haypile_db_expires" | "haypile_db_type_keys" => {
             for database in keyspace::databases(engine, None) {

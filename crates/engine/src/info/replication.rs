@@ -4,7 +4,7 @@
 
 use super::field::{Field, constant, gauge, real, text};
 use crate::run::engine::Engine;
-use crate::run::replication::facts::{DownstreamState, Link, Upstream};
+use crate::run::replication::facts::{Downstream, DownstreamState, Link, Upstream};
 use std::time::{Duration, Instant};
 
 const NOT_YET: &str = "Comes with FAILOVER.";
@@ -65,6 +65,11 @@ pub(super) const OF_REPLICA: &[Field] = &[
         "master_link_status",
         |engine| of(engine, |master| if master.link == Link::Connected { "up" } else { "down" }.into()),
         "`up` while records come.",
+    ),
+    gauge(
+        "master_link_up",
+        |engine| engine.replication.upstream().is_some_and(|master| master.link == Link::Connected).into(),
+        "1 while records come, as a number.",
     ),
     text(
         "master_last_io_seconds_ago",
@@ -136,7 +141,7 @@ pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
         "replication",
         "slaveN",
         "A connected replica: its address, its state (`wait_bgsave`, `send_bulk`, `online`), the last record that it has applied, and the \
-     seconds since it acknowledged something.",
+     seconds since it acknowledged something; and the records, and about the bytes, of the log that it has not applied.",
     ),
 ];
 
@@ -158,9 +163,20 @@ pub(super) fn lines(engine: &Engine, out: &mut String) {
         };
         let (host, port, offset) = (&replica.host, replica.port, replica.applied);
         let lag = Instant::now().saturating_duration_since(replica.acknowledged).as_secs();
-        let text = format!("ip={host},port={port},state={state},offset={offset},lag={lag}");
+        let (records, bytes) = behind(engine, replica);
+        let text = format!(
+            "ip={host},port={port},state={state},offset={offset},lag={lag},lag_records={records},lag_bytes={bytes}"
+        );
         super::field(out, &format!("slave{number}"), &text);
     }
+}
+
+/// Returns the records of the log that a replica has not applied, and about how many bytes these are.
+pub(super) fn behind(engine: &Engine, replica: &Downstream) -> (u64, u64) {
+    engine.store().map_or((0, 0), |store| {
+        let log = store.log();
+        (log.last().0.saturating_sub(replica.applied.0), log.bytes_after(replica.applied))
+    })
 }
 
 fn of(engine: &Engine, value: impl Fn(&Upstream) -> String) -> String {

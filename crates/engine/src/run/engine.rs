@@ -331,8 +331,13 @@ impl Engine {
     /// Closes a client of any event loop, soon. Nobody finds it any more from now on, whatever it waits for still.
     pub(crate) fn close_client(&self, client: &Client) {
         self.clients.remove(client.id);
-        self.end_wait(client.id, End::Gone);
-        self.notify(client.worker, Notice::Close(client.id));
+        match &client.peer_server {
+            Some(server) => (server.end)(),
+            None => {
+                self.end_wait(client.id, End::Gone);
+                self.notify(client.worker, Notice::Close(client.id));
+            }
+        }
     }
 
     pub(crate) fn next_session(&self) -> u64 {

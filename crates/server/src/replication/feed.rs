@@ -3,7 +3,8 @@
 use crate::replication::copies::Copy;
 use crate::replication::send::{Announcer, HEARTBEAT, Sender, heartbeat};
 use crate::replication::state::Replication;
-use crate::replication::wire::{Incoming, Outgoing};
+use crate::replication::wire::{Incoming, Outgoing, show};
+use haypile_commands::host::ClientType;
 use haypile_engine::{Downstream, DownstreamState, Engine, Listener, StoreRef};
 use haypile_log::{Hold, Index};
 use haypile_replication::frame::Frame;
@@ -34,6 +35,8 @@ pub struct Feed {
 impl Feed {
     /// Serves the connection to its end.
     pub fn run(mut self, words: &[Vec<u8>]) {
+        let replication = self.replication.clone();
+        let _shown = show(&replication.engine, ClientType::Replica, &self.stream);
         let served = match Request::parse(words) {
             Some(Request::Follow { port, address, at }) => self.follow(port, address, at),
             Some(Request::Fetch(token)) => self.send_files(token),

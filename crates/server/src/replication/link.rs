@@ -10,7 +10,8 @@ use crate::replication::feed::unexpected;
 use crate::replication::fetch::Fetch;
 use crate::replication::state::Replication;
 use crate::replication::tail;
-use crate::replication::wire::{Incoming, Outgoing};
+use crate::replication::wire::{Incoming, Outgoing, show};
+use haypile_commands::host::ClientType;
 use haypile_engine::{Engine, FollowerLocks, Link, Master, Told, Upstream};
 use haypile_log::{History, Index};
 use haypile_replication::frame::Frame;
@@ -115,6 +116,7 @@ impl Attempt<'_> {
 
     /// Takes the master's answer, and what follows.
     fn take(&self, stream: TcpStream, read: Vec<u8>) -> io::Result<()> {
+        let _shown = show(&self.replication.engine, ClientType::Master, &stream)?;
         stream.set_read_timeout(Some(self.replication.timeout()))?;
         let mut incoming = Incoming::new(stream.try_clone()?, read);
         let out = Outgoing::new(stream.try_clone()?);

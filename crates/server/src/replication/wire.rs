@@ -1,9 +1,12 @@
 //! Frames over a socket, for threads that may wait.
 
+use crate::stream::peer_of;
+use haypile_commands::host::ClientType;
+use haypile_engine::{Engine, ShownServer};
 use haypile_replication::frame::{self, Decoded, Frame};
 use std::cell::Cell;
 use std::io::{self, Error, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
@@ -13,6 +16,18 @@ pub const SEND_BYTES: usize = 256 << 10;
 
 /// The capacity above which the buffer of a long frame is not kept.
 const KEPT_BYTES: usize = 4 << 20;
+
+/// Shows a connection in CLIENT LIST, until what is returned is dropped. CLIENT KILL closes it.
+///
+/// # Errors
+/// There is no further handle of the connection.
+pub fn show<'e>(engine: &'e Engine, kind: ClientType, stream: &TcpStream) -> io::Result<ShownServer<'e>> {
+    let handle = stream.try_clone()?;
+    Ok(engine.show_server(kind, peer_of(stream), move || {
+        // The connection may have ended already.
+        let _ = handle.shutdown(Shutdown::Both);
+    }))
+}
 
 /// The frames that come in.
 pub struct Incoming {
