@@ -35,7 +35,9 @@ pub use run::engine::{Engine, Loading, Process, StoreRef};
 pub use run::memory::Allocator;
 pub use run::migrate::{Target, Targets};
 pub use run::reload::Opener;
-pub use run::replication::facts::{Downstream, DownstreamState, Link, Master, Replication, Replicator, Upstream};
+pub use run::replication::facts::{
+    Downstream, DownstreamState, FailoverStep, Link, Master, Replication, Replicator, Upstream,
+};
 pub use run::replication::locks::FollowerLocks;
 pub use run::replication::messages::{Listener, Told};
 pub use run::replication::shown::ShownServer;

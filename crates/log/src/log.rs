@@ -219,6 +219,16 @@ impl Log {
         *wakes = wakes.iter().cloned().chain([wake]).collect();
     }
 
+    /// `wake` is called as by [`on_durable`](Self::on_durable), and by each caller of [`write`](Self::write) that has
+    /// written something. There is one.
+    ///
+    /// # Panics
+    /// There is one already.
+    pub fn on_advance(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        let is_first = self.shared.on_advance.set(wake).is_ok();
+        assert!(is_first, "a log has one that is told of each advance");
+    }
+
     /// Why writes have stopped, if they have.
     pub fn failed(&self) -> Option<String> {
         let state = self.shared.state.lock();

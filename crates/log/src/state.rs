@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub budget: Budget,
 
     pub wakes: Mutex<Arc<[Wake]>>,
+    /// Told of each advance, by whichever thread.
+    pub on_advance: OnceLock<Wake>,
     /// None until the file is there. Held across its I/O, by the log's threads, open and close only; no lock is taken
     /// in it.
     pub end: Mutex<Option<EndWriter>>,
@@ -237,6 +239,7 @@ impl Shared {
             busy: AtomicBool::new(false),
             budget: Budget::new(),
             wakes: Mutex::new(Arc::new([])),
+            on_advance: OnceLock::new(),
             end: Mutex::new(None),
         }
     }
@@ -283,7 +286,7 @@ impl Shared {
     /// Tells each caller that waits for durability. Never called with a lock held.
     pub(crate) fn wake(&self) {
         let wakes = self.wakes.lock().clone();
-        for wake in wakes.iter() {
+        for wake in wakes.iter().chain(self.on_advance.get()) {
             wake();
         }
     }

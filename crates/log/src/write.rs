@@ -40,6 +40,8 @@ impl Shared {
                 drop(state);
                 if wake {
                     self.wake();
+                } else if let Some(wake) = self.on_advance.get() {
+                    wake();
                 }
                 return written;
             }

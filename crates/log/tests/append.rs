@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -433,6 +433,21 @@ fn a_closed_log_refuses_appends_and_histories() {
     assert!(matches!(life.log.reserve(1), Err(AppendError::Failed(_))));
     assert!(life.log.begin_history().is_err(), "no segment is made any more");
     life.log.close().unwrap();
+}
+
+#[test]
+fn each_advance_is_told_also_by_who_writes() {
+    let mut rig = Rig::new(20);
+    let life = rig.open();
+    let count = Arc::new(AtomicU64::new(0));
+    let told = count.clone();
+    life.log.on_advance(Arc::new(move || _ = told.fetch_add(1, Ordering::SeqCst)));
+    for _ in 0..10 {
+        let before = count.load(Ordering::SeqCst);
+        let index = life.write(b"x");
+        life.wait_until("it is written", |log| log.write() >= index);
+        life.wait_until("it is told", |_| count.load(Ordering::SeqCst) > before);
+    }
 }
 
 #[test]

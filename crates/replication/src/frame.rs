@@ -41,12 +41,16 @@ pub enum Frame<'a> {
     Message { is_shard: bool, channel: &'a [u8], text: &'a [u8] },
     /// From a master: an event of a key. The class is one of `haypile_types::event`.
     Event { class: u32, database: u32, name: &'a str, key: &'a [u8] },
+    /// From a master: the replica is to lead behind this record, and the master follows it then.
+    Promote { index: Index },
     /// From a replica: through where its log is written and synced, and its memory has the records.
     Acknowledge { written: Index, synced: Index, applied: Index },
     /// From a replica: the bytes of a file of a copy from `offset` on are wanted.
     Fetch { file: u32, offset: u64 },
     /// From a replica: the classes of events that it wants to be told of.
     Listen { classes: u32 },
+    /// From a replica: it is going to lead behind this record, as it was told to.
+    Promoted { index: Index },
 }
 
 /// A record in the stream. Its history was named before.
@@ -125,9 +129,11 @@ mod kind {
     pub const PIECE: u8 = 7;
     pub const MESSAGE: u8 = 8;
     pub const EVENT: u8 = 9;
+    pub const PROMOTE: u8 = 10;
     pub const ACKNOWLEDGE: u8 = 32;
     pub const FETCH: u8 = 33;
     pub const LISTEN: u8 = 34;
+    pub const PROMOTED: u8 = 35;
 }
 
 impl Frame<'_> {
@@ -146,6 +152,8 @@ impl Frame<'_> {
             Frame::Message { .. } => kind::MESSAGE,
             Frame::Event { .. } => kind::EVENT,
             Frame::Listen { .. } => kind::LISTEN,
+            Frame::Promote { .. } => kind::PROMOTE,
+            Frame::Promoted { .. } => kind::PROMOTED,
         }
     }
 
@@ -209,6 +217,10 @@ impl Frame<'_> {
             }
             Frame::Listen { classes } => {
                 numbers(out, &[u64::from(*classes)]);
+                &[]
+            }
+            Frame::Promote { index } | Frame::Promoted { index } => {
+                numbers(out, &[index.0]);
                 &[]
             }
         };
@@ -289,7 +301,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
 }
 
 fn is_known(kind: u8) -> bool {
-    (kind::CONTINUE..=kind::EVENT).contains(&kind) || (kind::ACKNOWLEDGE..=kind::LISTEN).contains(&kind)
+    (kind::CONTINUE..=kind::PROMOTE).contains(&kind) || (kind::ACKNOWLEDGE..=kind::PROMOTED).contains(&kind)
 }
 
 /// Parses fields and a body whose checksums are right.
@@ -364,6 +376,8 @@ fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, Fr
             let [classes, ..] = numbers(1)?;
             Frame::Listen { classes: short(classes)? }
         }
+        kind::PROMOTE => Frame::Promote { index: Index(numbers(1)?[0]) },
+        kind::PROMOTED => Frame::Promoted { index: Index(numbers(1)?[0]) },
         other => return Err(FrameError::Kind(other)),
     })
 }
@@ -391,6 +405,8 @@ mod tests {
             Frame::Message { is_shard: false, channel: b"", text: b"" },
             Frame::Event { class: 8, database: 3, name: "set", key: b"key" },
             Frame::Listen { classes: 0x1ff },
+            Frame::Promote { index: Index(9) },
+            Frame::Promoted { index: Index(9) },
         ]
     }
 

@@ -2,52 +2,9 @@
 
 mod process;
 
+use process::following::{DEBUG, READONLY, field, fill, is_equal, replica_of, wait_for_link};
 use process::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
-
-const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
-
-fn field(client: &mut Client<TcpStream>, name: &str) -> String {
-    let info = client.ask("INFO replication");
-    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("there is no {name} in {info}")).to_owned()
-}
-
-/// Starts a replica of a master, and waits until it follows.
-fn replica_of(master: &Server, dir: &TempDir, more: &[&str]) -> Server {
-    let of = ["--replicaof", "127.0.0.1", &master.port.to_string()].map(str::to_owned);
-    let of: Vec<&str> = of.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    let replica = Server::start(dir.path(), &of);
-    wait_for_link(&replica);
-    replica
-}
-
-fn wait_for_link(replica: &Server) {
-    let mut client = replica.client();
-    wait_until("the replica follows", || field(&mut client, "master_link_status") == "up");
-}
-
-/// Waits until a replica has all that its master has, and compares the data.
-fn is_equal(master: &Server, replica: &Server) {
-    let (mut of_master, mut of_replica) = (master.client(), replica.client());
-    // The master may make records of its own meanwhile: keys expire.
-    wait_until("the replica has all", || {
-        field(&mut of_replica, "slave_repl_offset") == field(&mut of_master, "master_repl_offset")
-    });
-    assert_eq!(of_replica.ask("DEBUG DIGEST"), of_master.ask("DEBUG DIGEST"));
-    assert_eq!(of_replica.ask("DBSIZE"), of_master.ask("DBSIZE"));
-}
-
-const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
-
-fn fill(client: &mut Client<TcpStream>, from: usize, until: usize) {
-    for number in from..until {
-        assert_eq!(client.ask(&format!("SET key:{number} value:{number}")), "+OK\r\n");
-        client.ask(&format!("RPUSH list:{} {number}", number % 10));
-        client.ask(&format!("ZADD zset:{} {number} member:{number}", number % 10));
-        client.ask(&format!("XADD stream * number {number}"));
-    }
-}
 
 #[test]
 fn an_empty_replica_takes_a_copy_and_follows() {
@@ -318,11 +275,16 @@ fn writes_wait_for_replicas_as_far_as_they_are_asked_to() {
     let replica = replica_of(&master, &other, &DEBUG);
     wait_until("it is taken", || client.ask("SET k v") == "+OK\r\n");
     assert!(client.ask("INFO replication").contains("min_slaves_good_slaves:1"));
+    let since = std::time::Instant::now();
     for number in 0..20 {
         client.send(format!("SET k {number}\r\nWAIT 1 0\r\n").as_bytes());
         assert_eq!((client.reply(), client.reply()), ("+OK\r\n".into(), ":1\r\n".into()));
         assert_eq!(replica.client().ask("GET k"), format!("${}\r\n{number}\r\n", number.to_string().len()));
     }
+    assert!(
+        since.elapsed() < std::time::Duration::from_secs(10),
+        "a record does not wait for a heartbeat, once a second"
+    );
     assert_eq!(client.ask("WAIT 2 20"), ":1\r\n");
     assert_eq!(client.ask("WAITAOF 1 1 0"), "*2\r\n:1\r\n:1\r\n");
     let mut reader = replica.client();

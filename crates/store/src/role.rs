@@ -19,6 +19,8 @@ pub(crate) enum Role {
 const FOLLOWS: u8 = 1;
 /// There are too few replicas.
 const NO_REPLICAS: u8 = 2;
+/// Another store is about to lead in the place of this one.
+const HANDS_OVER: u8 = 4;
 
 /// The role that a store has now.
 pub(crate) struct RoleNow {
@@ -61,6 +63,17 @@ impl RoleNow {
         self.set_refusal(NO_REPLICAS, lacks);
     }
 
+    /// Refuses all writes of a store that leads while another one is about to lead.
+    pub fn set_hands_over(&self, hands_over: bool) {
+        self.set_refusal(HANDS_OVER, hands_over);
+    }
+
+    /// Returns whether all writes are refused because another store is about to lead. One load.
+    #[inline]
+    pub fn hands_over(&self) -> bool {
+        self.refusals.load(Ordering::Acquire) & HANDS_OVER != 0
+    }
+
     fn set_refusal(&self, bit: u8, on: bool) {
         match on {
             true => self.refusals.fetch_or(bit, Ordering::AcqRel),
@@ -79,7 +92,7 @@ impl RoleNow {
     pub fn refusal(&self) -> Option<Refusal> {
         match self.refusals.load(Ordering::Relaxed) {
             0 => None,
-            bits if bits & FOLLOWS != 0 => Some(Refusal::Follows),
+            bits if bits & (FOLLOWS | HANDS_OVER) != 0 => Some(Refusal::Follows),
             _ => Some(Refusal::NoReplicas),
         }
     }

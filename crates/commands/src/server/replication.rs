@@ -6,9 +6,10 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Act, Answer, Host, Role, SessionChange, Wait, WaitKind};
+use crate::host::{Act, Answer, Failover, Host, Role, SessionChange, Wait, WaitKind};
 use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
 use haypile_resp::Reply;
+use std::time::Duration;
 
 pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, REPLCONF, FAILOVER, WAIT, WAITAOF];
 
@@ -135,38 +136,38 @@ const FAILOVER: Command = Command {
     keys: Keys::NONE,
     summary: "Hands the part of the master over to one of its replicas.",
     syntax: "[TO target=(host port:integer [FORCE])] [ABORT] [TIMEOUT milliseconds:integer]",
-    body: Body::Host(failover),
+    body: Body::Act(failover),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Stale],
     ..Command::USUAL
 };
 
-/// Refuses a failover, because there is no replica. Wrong arguments are told first, as in Redis.
-fn failover(_host: &mut dyn Host, args: Args) -> Result<Reply> {
-    let (mut target, mut timeout, mut force) = (false, false, false);
+/// Begins a failover or gives it up. Wrong arguments are told first, as in Redis.
+fn failover(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    let (mut target, mut timeout, mut forces) = (None, None, false);
     if args.len() == 2 && args.is(1, "abort") {
-        return Err(Error::text("ERR No failover in progress."));
+        return Ok(Answer::ok(Act::AbortFailover));
     }
     let mut i = 1;
     while i < args.len() {
         let more = args.len() - i - 1;
-        if args.is(i, "timeout") && more >= 1 && !timeout {
-            if args.int(i + 1)? <= 0 {
+        if args.is(i, "timeout") && more >= 1 && timeout.is_none() {
+            let time_ms = args.int(i + 1)?;
+            if time_ms <= 0 {
                 return Err(Error::text("ERR FAILOVER timeout must be greater than 0"));
             }
-            timeout = true;
+            timeout = Some(Duration::from_millis(time_ms.unsigned_abs()));
             i += 1;
-        } else if args.is(i, "to") && more >= 2 && !target {
-            args.int(i + 2)?;
-            target = true;
+        } else if args.is(i, "to") && more >= 2 && target.is_none() {
+            target = Some((String::from_utf8_lossy(args.get(i + 1)).into_owned(), args.int(i + 2)?));
             i += 2;
-        } else if args.is(i, "force") && !force {
-            force = true;
+        } else if args.is(i, "force") && !forces {
+            forces = true;
         } else {
             return Err(Error::Syntax);
         }
         i += 1;
     }
-    Err(Error::text("ERR FAILOVER requires connected replicas."))
+    Ok(Answer::ok(Act::Failover(Failover { target, timeout, forces })))
 }
 
 const WAIT: Command = Command {

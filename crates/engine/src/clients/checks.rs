@@ -6,8 +6,8 @@ use crate::clients::session::State;
 use crate::sync::lower;
 use haypile_commands::host::Paused;
 use haypile_resp::Protocol;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Set in the engine.
 pub(crate) const PAUSED: u32 = 1;
@@ -27,11 +27,35 @@ pub(crate) const MONITORS: u32 = 32;
 #[derive(Default)]
 pub(crate) struct Checks {
     bits: AtomicU32,
-    pause: Mutex<Option<Pause>>,
+    pauses: Mutex<Pauses>,
     monitors: AtomicUsize,
     /// Sessions that a pause keeps waiting, of all event loops.
     held: AtomicUsize,
 }
+
+/// The reasons why commands are held.
+#[derive(Default)]
+struct Pauses {
+    /// CLIENT PAUSE.
+    of_client: Option<Pause>,
+    /// FAILOVER, which holds writes until it ends.
+    is_failing_over: bool,
+}
+
+impl Pauses {
+    /// Returns the pause that stands: the later end and the stronger kind of both.
+    fn both(&self, now_ms: u64) -> Option<Pause> {
+        let of_client = self.of_client.filter(|pause| pause.until_ms > now_ms);
+        match (of_client, self.is_failing_over) {
+            (pause, false) => pause,
+            (None, true) => Some(Pause { until_ms: now_ms + FAILOVER_LOOK_MS, what: Paused::Writes }),
+            (Some(pause), true) => Some(Pause { until_ms: pause.until_ms.max(now_ms + FAILOVER_LOOK_MS), ..pause }),
+        }
+    }
+}
+
+/// The time after which a command that a failover holds looks again. The end of a failover wakes it before.
+const FAILOVER_LOOK_MS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 struct Pause {
@@ -95,12 +119,19 @@ impl Checks {
 
     /// CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.
     pub fn pause(&self, until_ms: u64, what: Paused, now_ms: u64) {
-        let mut pause = lock_pause(&self.pause);
-        let earlier = pause.filter(|earlier| earlier.until_ms > now_ms);
+        let mut pauses = self.pauses();
+        let earlier = pauses.of_client.filter(|earlier| earlier.until_ms > now_ms);
         let is_all = what == Paused::All || earlier.is_some_and(|earlier| earlier.what == Paused::All);
         let until_ms = until_ms.max(earlier.map_or(0, |earlier| earlier.until_ms));
-        *pause = Some(Pause { until_ms, what: if is_all { Paused::All } else { Paused::Writes } });
+        pauses.of_client = Some(Pause { until_ms, what: if is_all { Paused::All } else { Paused::Writes } });
         self.set(PAUSED, true);
+    }
+
+    /// Holds writes for as long as a failover goes on.
+    pub fn set_failing_over(&self, on: bool) {
+        let mut pauses = self.pauses();
+        pauses.is_failing_over = on;
+        self.set(PAUSED, on || pauses.of_client.is_some());
     }
 
     /// Returns which commands are paused, and until when.
@@ -108,25 +139,25 @@ impl Checks {
         if self.bits() & PAUSED == 0 {
             return None;
         }
-        let mut pause = lock_pause(&self.pause);
-        match *pause {
-            Some(Pause { until_ms, what }) if until_ms > now_ms => Some((what, until_ms)),
-            _ => {
-                *pause = None;
-                self.set(PAUSED, false);
-                None
-            }
+        let mut pauses = self.pauses();
+        let both = pauses.both(now_ms);
+        if both.is_none() {
+            pauses.of_client = None;
+            self.set(PAUSED, false);
         }
+        both.map(|pause| (pause.what, pause.until_ms))
     }
 
+    /// Ends what `pause` has begun.
     pub fn unpause(&self) {
-        *lock_pause(&self.pause) = None;
-        self.set(PAUSED, false);
+        let mut pauses = self.pauses();
+        pauses.of_client = None;
+        self.set(PAUSED, pauses.is_failing_over);
     }
-}
 
-fn lock_pause(pause: &Mutex<Option<Pause>>) -> std::sync::MutexGuard<'_, Option<Pause>> {
-    pause.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn pauses(&self) -> MutexGuard<'_, Pauses> {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl State {

@@ -7,12 +7,14 @@ use crate::run::engine::Engine;
 use crate::run::replication::facts::{Downstream, DownstreamState, Link, Upstream};
 use std::time::{Duration, Instant};
 
-const NOT_YET: &str = "Comes with FAILOVER.";
-
 pub(super) const FIELDS: &[Field] = &[
     text("role", |engine| if engine.is_replica() { "slave".into() } else { "master".into() }, "`master` or `slave`."),
     gauge("connected_slaves", |engine| engine.replication.downstream().len() as u64, "Connected replicas."),
-    constant("master_failover_state", "no-failover", NOT_YET),
+    text(
+        "master_failover_state",
+        |engine| engine.failover_step().name().into(),
+        "`no-failover`, `waiting-for-sync`, or `failover-in-progress`.",
+    ),
     text(
         "master_replid",
         |engine| engine.store().map_or_else(|| "0".repeat(40), |store| store.history().to_string()),

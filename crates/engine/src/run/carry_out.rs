@@ -68,7 +68,9 @@ impl Engine {
             Act::BeginBackup => self.begin_backup()?,
             Act::PurgeMemory => (self.process.allocator.purge)()
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
-            Act::Follow(master) => return Ok(self.follow(master.map(|(host, port)| Master { host, port }))),
+            Act::Follow(master) => return self.follow(master.map(|(host, port)| Master { host, port })),
+            Act::Failover(wanted) => self.begin_failover(&wanted)?,
+            Act::AbortFailover => self.abort_failover()?,
             Act::Shutdown(how) => self.request_shutdown(how)?,
             Act::AbortShutdown => return Err(Error::text("ERR No shutdown in progress.")),
             Act::Session(_) | Act::Publish { .. } => unreachable!("the session's state has these"),

@@ -26,6 +26,11 @@ impl Engine {
     /// CLIENT UNPAUSE: what was held goes on, on all event loops.
     pub(crate) fn unpause(&self) {
         self.checks.unpause();
+        self.wake_held();
+    }
+
+    /// Has commands that were held look again.
+    pub(crate) fn wake_held(&self) {
         (0..self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
     }
 }

@@ -26,17 +26,8 @@ pub fn connect<'r>(
     version: u64,
 ) -> io::Result<(Remote, Registered<'r>)> {
     let config = replication.engine.settings.config();
-    let mut remote = reach(replication, master, version)?;
+    let mut remote = reach(replication, master, || replication.is_wanted(version))?;
     let registered = replication.register(version, remote.handle()?)?;
-    if !config.replication.masterauth.is_empty() {
-        let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
-            true => vec![b"AUTH", &config.replication.masterauth],
-            false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
-        };
-        if let Reply::Error(why) = remote.call(&words)? {
-            return Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {}", why)));
-        }
-    }
     let hello = match remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])? {
         Reply::Array(words) => {
             let words: Option<Vec<&[u8]>> = words.iter().map(bulk).collect();
@@ -58,17 +49,36 @@ pub fn connect<'r>(
     Ok((remote, registered))
 }
 
+/// Connects to another server, as a user that may replicate, as long as `goes_on` says so.
+///
+/// # Errors
+/// Nobody answers, or the password is refused.
+pub fn reach(replication: &Replication, other: &Master, goes_on: impl Fn() -> bool) -> io::Result<Remote> {
+    let mut remote = connect_aside(replication, other, goes_on)?;
+    let config = replication.engine.settings.config();
+    if !config.replication.masterauth.is_empty() {
+        let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
+            true => vec![b"AUTH", &config.replication.masterauth],
+            false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
+        };
+        if let Reply::Error(why) = remote.call(&words)? {
+            return Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {}", why)));
+        }
+    }
+    Ok(remote)
+}
+
 /// Connects by a thread of its own: neither the system's resolver nor its connecting can be ended, and a stop of the
 /// server, or a change of the master, waits for nobody. A thread that is not waited for ends by itself.
-fn reach(replication: &Replication, master: &Master, version: u64) -> io::Result<Remote> {
+fn connect_aside(replication: &Replication, other: &Master, goes_on: impl Fn() -> bool) -> io::Result<Remote> {
     let timeout = replication.timeout().min(ANSWER_MAX);
     let (tell, told) = channel();
-    let Master { host, port } = master.clone();
+    let Master { host, port } = other.clone();
     std::thread::Builder::new().name("connect".into()).spawn(move || {
         // The connection is dropped if nobody wants it any more.
         let _ = tell.send(Remote::connect(&host, port, timeout));
     })?;
-    while replication.is_wanted(version) {
+    while goes_on() {
         match told.recv_timeout(LOOK) {
             Ok(reached) => return reached,
             Err(RecvTimeoutError::Timeout) => {}

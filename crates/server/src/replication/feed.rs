@@ -2,7 +2,7 @@
 
 use crate::replication::copies::Copy;
 use crate::replication::send::{Announcer, HEARTBEAT, Sender, heartbeat};
-use crate::replication::state::Replication;
+use crate::replication::state::{Answer, Replication};
 use crate::replication::wire::{Incoming, Outgoing, show};
 use haypile_commands::host::ClientType;
 use haypile_engine::{Downstream, DownstreamState, Engine, Listener, StoreRef};
@@ -43,6 +43,7 @@ impl Feed {
             None => self.refuse("the request is none that this version knows"),
         };
         self.replication.engine.replication.remove_downstream(self.number);
+        self.replication.note_answer(self.number, Answer::Gone);
         self.replication.engine.look_at_replicas();
         if let Err(error) = served {
             tracing::info!("the connection of replica {} has ended: {error}", self.host);
@@ -104,6 +105,8 @@ impl Feed {
         hold: Hold,
         out: Outgoing,
     ) -> io::Result<()> {
+        let progress = self.replication.progress.clone();
+        let _following = progress.follow();
         let reader = store.log().reader(at.index);
         // A store that is exchanged is to have no users.
         drop(store);
@@ -127,8 +130,8 @@ impl Feed {
             });
             let (chain, replication) = (reader.chain(), &*self.replication);
             let histories = Announcer { chain, announced: at.history };
-            let sent =
-                Sender { replication, reader, histories, listener: &listener, out, ended: &ended, version }.run();
+            let (listener, ended) = (&listener, &ended);
+            let sent = Sender { replication, reader, histories, listener, out, ended, number, version }.run();
             // The thread that reads ends with the connection, which may have ended already.
             let _ = stream.shutdown(Shutdown::Both);
             let acknowledged = acknowledged.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
@@ -281,6 +284,14 @@ fn take_acknowledgements(
                 Frame::Acknowledge { written, synced, applied } => (written, synced, applied),
                 Frame::Listen { classes } => {
                     engine.set_classes(listener, classes);
+                    continue;
+                }
+                Frame::Promoted { .. } => {
+                    replication.note_answer(number, Answer::Promoted);
+                    continue;
+                }
+                Frame::Refused(why) => {
+                    replication.note_answer(number, Answer::Refused(format!("the replica says: {why}")));
                     continue;
                 }
                 other => return Err(unexpected(&other)),

@@ -254,6 +254,17 @@ impl<'a> Records<'a> {
                     let event = KeyEvent { class, database, name: name.into(), key: key.into() };
                     replication.engine.hear(&Told::Event(event));
                 }
+                Frame::Promote { index } => {
+                    let last = at.store.log().last();
+                    if last == index {
+                        // Behind this the master may follow at any time.
+                        acknowledger.say(&Frame::Promoted { index })?;
+                        tracing::info!("the master hands over, behind record {last}");
+                        replication.engine.take_over(attempt.master);
+                        return Ok(());
+                    }
+                    acknowledger.say(&Frame::Refused(&format!("its last record is {last}, and not {index}")))?;
+                }
                 Frame::Refused(why) => return Err(Error::other(format!("it says: {why}"))),
                 other => return Err(unexpected(&other)),
             }
@@ -324,8 +335,7 @@ impl Acknowledger {
         }
         self.last = Some((now, Instant::now()));
         let [written, synced, applied] = now;
-        self.out.send(&Frame::Acknowledge { written, synced, applied })?;
-        self.out.flush()
+        self.say(&Frame::Acknowledge { written, synced, applied })
     }
 
     /// Asks for events of keys of these classes, if others were asked for before.
@@ -333,7 +343,11 @@ impl Acknowledger {
         if self.classes.replace(classes) == Some(classes) {
             return Ok(());
         }
-        self.out.send(&Frame::Listen { classes })?;
+        self.say(&Frame::Listen { classes })
+    }
+
+    fn say(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        self.out.send(frame)?;
         self.out.flush()
     }
 }

@@ -6,6 +6,7 @@
 
 mod connect;
 mod copies;
+mod failover;
 mod feed;
 mod fetch;
 mod link;
@@ -17,6 +18,7 @@ mod wire;
 
 use crate::replication::feed::Feed;
 pub use crate::replication::state::Replication;
+use haypile_commands::host::Failover;
 use haypile_engine::{Master, Replicator};
 use haypile_log::FORMAT_VERSION;
 use haypile_replication::{Hello, PROTOCOL_VERSION};
@@ -44,12 +46,8 @@ impl Replication {
 
     /// Notes the progress of a store's log for those who send it.
     pub fn watch(self: &Arc<Self>, store: &Store) {
-        let replication = Arc::downgrade(self);
-        store.log().on_durable(Arc::new(move || {
-            if let Some(replication) = replication.upgrade() {
-                replication.progress.note();
-            }
-        }));
+        let progress = self.progress.clone();
+        store.log().on_advance(Arc::new(move || progress.note_advance()));
     }
 
     /// Serves a replica's connection, whose request has these words; `read` has come behind them.
@@ -78,16 +76,16 @@ impl Replication {
     /// Ends all connections and threads. The event loops have ended.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Release);
-        let (link, feeds) = {
+        let (threads, feeds) = {
             let mut state = self.state();
             self.changed.notify_all();
             state.end_streams();
             state.end_feeds();
-            (state.link.take(), std::mem::take(&mut state.feeds))
+            (state.link.take().into_iter().chain(state.failover.take()), std::mem::take(&mut state.feeds))
         };
         self.progress.note();
         // A thread that panicked has said so already.
-        feeds.into_iter().map(|(_, thread)| thread).chain(link).for_each(|thread| _ = thread.join());
+        feeds.into_iter().map(|(_, thread)| thread).chain(threads).for_each(|thread| _ = thread.join());
     }
 }
 
@@ -107,6 +105,18 @@ impl Replicator for ToMasters {
         state.upstream_nodes.clear();
         state.end_streams();
         replication.changed.notify_all();
+    }
+
+    fn on_failover(&self, wanted: Failover) -> io::Result<()> {
+        let Some(replication) = self.0.upgrade() else { return Err(io::Error::other("the server stops")) };
+        let thread = {
+            let replication = replication.clone();
+            let run = move || failover::run(&replication, &wanted);
+            std::thread::Builder::new().name("failover".into()).spawn(run)?
+        };
+        // The thread of the last failover has ended.
+        replication.state().failover = Some(thread);
+        Ok(())
     }
 
     fn hello(&self) -> Vec<String> {

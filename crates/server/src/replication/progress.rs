@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts the times that a log has got further. To count costs two atomic operations while nobody waits.
+/// Counts the times that a log has got further. To count costs one load while nobody follows, and two further atomic
+/// operations while nobody waits.
 #[derive(Default)]
 pub struct Progress {
+    followers: AtomicUsize,
     count: AtomicU64,
     waiting: AtomicUsize,
     lock: Mutex<()>,
@@ -19,7 +21,23 @@ impl Progress {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Notes that the log has got further.
+    /// Begins to count for somebody who then reads the log, until what is returned is dropped.
+    pub fn follow(&self) -> Following<'_> {
+        self.followers.fetch_add(1, Ordering::SeqCst);
+        Following(self)
+    }
+
+    /// Notes that the log has got further, if anybody follows.
+    ///
+    /// Invariant: who advances the log leaves its lock before this, and who follows takes it after `follow`. So either
+    /// the follower finds the records, or this finds the follower.
+    pub fn note_advance(&self) {
+        if self.followers.load(Ordering::SeqCst) > 0 {
+            self.note();
+        }
+    }
+
+    /// Notes something else that waiting threads look at.
     pub fn note(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         // Either this sees the one who waits, or that one sees the count.
@@ -36,5 +54,14 @@ impl Progress {
         let same = |_: &mut ()| self.count() == seen;
         drop(self.changed.wait_timeout_while(lock, time, same).unwrap_or_else(PoisonError::into_inner));
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Somebody who follows the log.
+pub struct Following<'p>(&'p Progress);
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        self.0.followers.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -23,6 +23,8 @@ pub struct Sender<'a> {
     pub out: Outgoing,
     /// The replica has gone.
     pub ended: &'a AtomicBool,
+    /// The number of the connection.
+    pub number: u64,
     /// The version of the store whose log is read.
     pub version: u64,
 }
@@ -38,6 +40,9 @@ impl Sender<'_> {
             self.send_what_is_there()?;
             let sent = Index(self.reader.position().0 - 1);
             send_messages(self.listener, sent, &mut self.out)?;
+            if self.replication.tells(self.number, sent) {
+                self.out.send(&Frame::Promote { index: sent })?;
+            }
             let is_idle = self.reader.position() == before;
             if is_idle || looked.is_none_or(|looked| looked.elapsed() >= HEARTBEAT) {
                 looked = Some(Instant::now());
@@ -61,7 +66,7 @@ impl Sender<'_> {
     }
 
     fn send_what_is_there(&mut self) -> io::Result<()> {
-        while self.goes_on() {
+        while self.goes_on() && self.replication.forced.load(Ordering::Relaxed) != self.number {
             let record = match self.reader.next().map_err(|error| Error::other(error.to_string()))? {
                 Next::Record(record) => record,
                 Next::UpToDate => return Ok(()),

@@ -6,7 +6,7 @@
 use crate::replication::copies::Copies;
 use crate::replication::progress::Progress;
 use haypile_engine::{Engine, Master};
-use haypile_log::{DirectoryId, Hold};
+use haypile_log::{DirectoryId, Hold, Index};
 use haypile_replication::Token;
 use haypile_store::Store;
 use std::collections::BTreeMap;
@@ -22,12 +22,14 @@ pub struct Replication {
     pub(super) engine: Arc<Engine>,
     /// The name of this process among those that follow each other.
     pub(super) node: Token,
-    pub(super) progress: Progress,
+    pub(super) progress: Arc<Progress>,
     pub(super) copies: Copies,
     state: Mutex<State>,
     pub(super) changed: Condvar,
     pub(super) closing: AtomicBool,
     pub(super) last_number: AtomicU64,
+    /// The connection of the replica that is to lead although it has not all; 0 for none.
+    pub(super) forced: AtomicU64,
 }
 
 #[derive(Default)]
@@ -42,6 +44,31 @@ pub(super) struct State {
     /// Connections of replicas, each with its thread.
     pub(super) feeds: Vec<(TcpStream, JoinHandle<()>)>,
     pub(super) link: Option<JoinHandle<()>>,
+    /// The thread of a failover.
+    pub(super) failover: Option<JoinHandle<()>>,
+    /// The replica that this failover tells to lead.
+    pub(super) hand_over: Option<HandOver>,
+}
+
+/// A replica that is being told to lead.
+pub struct HandOver {
+    /// The number of its connection.
+    pub number: u64,
+    /// The last record, if the replica is to have it first.
+    pub through: Option<Index>,
+    /// Whether the replica was told.
+    pub is_told: bool,
+    pub answer: Option<Answer>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The replica leads, or is about to.
+    Promoted,
+    Refused(String),
+    /// The connection has ended: the replica may have been told.
+    Gone,
 }
 
 impl Replication {
@@ -50,12 +77,13 @@ impl Replication {
         Arc::new(Replication {
             engine: engine.clone(),
             node: Token(DirectoryId::random().0),
-            progress: Progress::default(),
+            progress: Arc::default(),
             copies: Copies::new(engine.settings.clone()),
             state: Mutex::default(),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             last_number: AtomicU64::new(0),
+            forced: AtomicU64::new(0),
         })
     }
 
@@ -112,6 +140,32 @@ impl Replication {
 
     pub(super) fn is_wanted(&self, version: u64) -> bool {
         !self.engine_is_closing() && self.state().version == version
+    }
+
+    /// Whether the replica with this connection, which was sent the records through `sent`, is to be told now that it
+    /// shall lead. It is told once.
+    pub(super) fn tells(&self, number: u64, sent: Index) -> bool {
+        let mut state = self.state();
+        let is_now = |hand_over: &&mut HandOver| {
+            hand_over.number == number && !hand_over.is_told && hand_over.through.is_none_or(|through| through == sent)
+        };
+        state.hand_over.as_mut().filter(is_now).map(|hand_over| hand_over.is_told = true).is_some()
+    }
+
+    /// Notes the answer of a replica that was told to lead, or that its connection has ended.
+    pub(super) fn note_answer(&self, number: u64, answer: Answer) {
+        let mut state = self.state();
+        let hand_over = state.hand_over.as_mut().filter(|hand_over| hand_over.number == number);
+        // The first answer counts.
+        if let Some(hand_over) = hand_over.filter(|hand_over| hand_over.answer.is_none()) {
+            hand_over.answer = Some(answer);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for a change of the state, for so long at most.
+    pub(super) fn wait_on<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Waits for another master, or for the end.

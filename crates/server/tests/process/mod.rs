@@ -4,6 +4,8 @@
 
 use haypile_rdb::lzf::Compressor;
 use socket2::{Domain, SockRef, Socket, Type};
+pub mod following;
+
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};

@@ -257,9 +257,9 @@ impl Store {
     /// Takes room in the log for a record with this body: the part of a commit that may fail or wait.
     #[inline]
     pub(crate) fn propose(&self, body: &[u8], time_ms: u64, mode: Mode) -> Result<Proposal<'_>, Stop> {
-        // Invariant: only a store that leads makes records. Others are asked all the same: by a run that was admitted
-        // when the store before this one led.
-        if self.role.get() != Role::Leading {
+        // Invariant: only a store that leads makes records, and while it hands over none. Others are asked all the same:
+        // by a run that was admitted when the store before this one led, or when it did not hand over yet.
+        if self.role.get() != Role::Leading || self.role.hands_over() {
             return Err(Stop::Refused(Refusal::Follows));
         }
         Ok(Proposal { reserved: self.reserve(body.len(), mode)?, body_crc: body_crc(body), time_ms })

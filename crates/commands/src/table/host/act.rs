@@ -4,6 +4,7 @@ use super::clients::Paused;
 use super::connection::{SessionChange, Wait};
 use super::process::Shutdown;
 use super::pubsub::{Audience, Channels};
+use super::replication::Failover;
 use super::storage::Reload;
 use haypile_resp::Reply;
 use std::sync::Arc;
@@ -57,6 +58,10 @@ pub enum Act {
     AbortShutdown,
     /// Follows the server of this host and port, or none. The reply says so if that is no change.
     Follow(Option<(String, u16)>),
+    /// Begins to hand the part of the master over. An error if there is no such replica, or it goes on already.
+    Failover(Failover),
+    /// Gives up a failover. An error if there is none.
+    AbortFailover,
     /// Closes and opens the data again; the reply is held back until then. An error in a transaction.
     Reload(Reload),
     /// Holds the reply back, which is then made by [`Wait::reply`]. In a transaction nothing is held back.

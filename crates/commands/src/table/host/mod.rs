@@ -26,7 +26,7 @@ pub use connection::{Connection, Library, Reached, Replies, SessionChange, Wait,
 pub use memory::{Memory, MemoryFacts};
 pub use process::{DebugAccess, Process, Shutdown};
 pub use pubsub::{Audience, Channels, PubSub};
-pub use replication::{Replication, Role};
+pub use replication::{Failover, Replication, Role};
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
 pub use storage::{Reload, Storage};
 pub use users::Users;

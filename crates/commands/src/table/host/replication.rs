@@ -1,4 +1,6 @@
-//! Replication: ROLE and REPLCONF.
+//! Replication: ROLE, REPLCONF and FAILOVER.
+
+use std::time::Duration;
 
 /// The server's part in replication.
 pub trait Replication {
@@ -17,4 +19,15 @@ pub enum Role {
     Master { offset: u64, replicas: Vec<(String, u16, u64)> },
     /// A replica: its master, the state of the connection in Redis's words, and the last record that it has.
     Replica { host: String, port: u16, state: &'static str, offset: u64 },
+}
+
+/// A wish to hand the part of the master over to a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failover {
+    /// The replica's host and port, as its master sees them; None for whichever has all first.
+    pub target: Option<(String, i64)>,
+    /// The time in which a replica is to have all.
+    pub timeout: Option<Duration>,
+    /// The target takes over even if it does not have all by then.
+    pub forces: bool,
 }

@@ -2,6 +2,7 @@
 
 use crate::run::replication::messages::Listeners;
 use crate::sync::{Mutex, MutexGuard, lock};
+use haypile_commands::host::Failover;
 use haypile_log::Index;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -18,6 +19,12 @@ pub struct Master {
 pub trait Replicator: Send + Sync {
     /// The master has changed, or there is none any more. Returns at once.
     fn on_master(&self, master: Option<Master>);
+
+    /// A failover was asked for: its steps go on from here. Returns at once.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    fn on_failover(&self, wanted: Failover) -> std::io::Result<()>;
 
     /// The words with which this server answers one that wants to follow it.
     fn hello(&self) -> Vec<String>;
@@ -76,6 +83,36 @@ pub enum DownstreamState {
     Online,
 }
 
+/// The step that a failover is in, in Redis's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailoverStep {
+    #[default]
+    None,
+    /// A replica is to have all first.
+    WaitForSync,
+    /// The replica was told to lead.
+    InProgress,
+}
+
+impl FailoverStep {
+    /// Returns the name in INFO.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailoverStep::None => "no-failover",
+            FailoverStep::WaitForSync => "waiting-for-sync",
+            FailoverStep::InProgress => "failover-in-progress",
+        }
+    }
+}
+
+/// The failover that goes on, if one does.
+#[derive(Default)]
+pub(crate) struct Failovers {
+    pub step: FailoverStep,
+    /// Somebody has given it up: it ends as soon as its thread sees that.
+    pub is_aborted: bool,
+}
+
 /// See the file's head.
 #[derive(Default)]
 pub struct Replication {
@@ -94,6 +131,7 @@ pub struct Replication {
 pub(crate) struct State {
     pub upstream: Option<Upstream>,
     downstream: BTreeMap<u64, Downstream>,
+    pub failover: Failovers,
 }
 
 impl Replication {
@@ -109,6 +147,11 @@ impl Replication {
     /// Returns the replicas, in the order in which they came.
     pub fn downstream(&self) -> Vec<Downstream> {
         self.state().downstream.values().cloned().collect()
+    }
+
+    /// Returns the replicas with the numbers of their connections.
+    pub fn numbered_downstream(&self) -> Vec<(u64, Downstream)> {
+        self.state().downstream.iter().map(|(number, replica)| (*number, replica.clone())).collect()
     }
 
     /// Notes something about the master. Nothing happens if it is another one by now.

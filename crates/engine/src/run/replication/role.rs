@@ -1,8 +1,9 @@
 //! REPLICAOF: a server that follows another one, and leads again.
 
 use crate::run::engine::Engine;
-use crate::run::replication::facts::{Link, Master, Replicator, Upstream};
+use crate::run::replication::facts::{FailoverStep, Link, Master, Replicator, Upstream};
 use crate::sync::lock;
+use haypile_commands::{Error, Result};
 use haypile_resp::Reply;
 use std::time::Duration;
 
@@ -14,18 +15,27 @@ impl Engine {
     }
 
     /// REPLICAOF: follows another master, or none. Returns another reply than OK, if there is one.
-    pub(crate) fn follow(&self, master: Option<Master>) -> Option<Reply> {
+    pub(crate) fn follow(&self, master: Option<Master>) -> Result<Option<Reply>> {
+        if self.failover_step() != FailoverStep::None {
+            return Err(Error::text("ERR REPLICAOF not allowed while failing over."));
+        }
         let has_master = master.is_some();
         let changes = self.set_master(master);
-        (!changes && has_master).then_some(Reply::Simple("OK Already connected to specified master"))
+        Ok((!changes && has_master).then_some(Reply::Simple("OK Already connected to specified master")))
     }
 
     /// Follows another master, or none. Writes are refused from now on, or will be taken as soon as the data lead
     /// again. Returns whether that is a change.
     pub fn set_master(&self, master: Option<Master>) -> bool {
+        self.change_master(master, |_| true)
+    }
+
+    /// As `set_master`, if the condition is met by the present master; else nothing happens.
+    pub(crate) fn change_master(&self, master: Option<Master>, condition: impl Fn(Option<&Master>) -> bool) -> bool {
         let _changing = lock(&self.replication.changing);
         let mut state = self.replication.state();
-        if state.upstream.as_ref().map(|upstream| &upstream.master) == master.as_ref() {
+        let now = state.upstream.as_ref().map(|upstream| &upstream.master);
+        if now == master.as_ref() || !condition(now) {
             return false;
         }
         state.upstream = master.clone().map(Upstream::new);

@@ -1,0 +1,134 @@
+//! FAILOVER: a master hands its part over to a replica while clients write.
+
+mod process;
+
+use process::following::{DEBUG, READONLY, field, fill, is_equal, replica_of, wait_for_link};
+use process::{Server, TempDir, wait_until};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn a_master_hands_over_and_follows_without_a_lost_write() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &DEBUG);
+    fill(&mut master.client(), 0, 100);
+    let replica = replica_of(&master, &dirs[1], &DEBUG);
+    let other = replica_of(&master, &dirs[2], &DEBUG);
+    let mut nodes = [&master, &replica];
+    let writes_on = AtomicBool::new(true);
+    let (acknowledged, refused) = std::thread::scope(|threads| {
+        // Each adds to its own counter, on whichever node takes writes.
+        let writers: Vec<_> = (0..4)
+            .map(|number| {
+                let (mut clients, writes_on) = (nodes.map(Server::client), &writes_on);
+                threads.spawn(move || {
+                    let (mut acknowledged, mut refused, mut at) = (0_u64, 0_u64, 0);
+                    while writes_on.load(Ordering::Relaxed) {
+                        match &*clients[at].ask(&format!("INCR counter:{number}")) {
+                            reply if reply.starts_with(':') => {
+                                acknowledged += 1;
+                                assert_eq!(reply, format!(":{acknowledged}\r\n"), "none was lost, none came twice");
+                            }
+                            reply => {
+                                assert!(reply == READONLY || reply.starts_with("-LOADING"), "{reply}");
+                                refused += 1;
+                                at = 1 - at;
+                            }
+                        }
+                    }
+                    (acknowledged, refused)
+                })
+            })
+            .collect();
+        for _ in 0..6 {
+            let [leads, follows] = nodes;
+            wait_for_link(follows);
+            let mut client = leads.client();
+            assert_eq!(client.ask("FAILOVER"), "+OK\r\n");
+            wait_until("it follows", || client.ask("ROLE").contains("slave"));
+            assert_eq!(field(&mut client, "master_failover_state"), "no-failover");
+            // It may have gone to the third one, which then hands over to the second.
+            let port = field(&mut client, "master_port");
+            if port != follows.port.to_string() {
+                wait_until("it leads", || other.client().ask("ROLE").contains("master"));
+                let mut client = other.client();
+                wait_for_link(leads);
+                wait_until("it is told", || client.ask(&format!("FAILOVER TO 127.0.0.1 {}", leads.port)) == "+OK\r\n");
+                wait_until("it leads again", || leads.client().ask("ROLE").contains("master"));
+                continue;
+            }
+            wait_until("the other one leads", || follows.client().ask("ROLE").contains("master"));
+            nodes.swap(0, 1);
+        }
+        writes_on.store(false, Ordering::Relaxed);
+        let counts = writers.into_iter().map(|writer| writer.join().expect("no write was lost"));
+        counts.fold((0, 0), |(all, refused), (own, own_refused)| (all + own, refused + own_refused))
+    });
+    let [leads, follows] = nodes;
+    wait_for_link(follows);
+    wait_for_link(&other);
+    is_equal(leads, follows);
+    is_equal(leads, &other);
+    let mut client = leads.client();
+    let counters = (0..4).map(|number| client.ask(&format!("GET counter:{number}")));
+    let sum: u64 =
+        counters.map(|reply| reply.lines().nth(1).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)).sum();
+    assert_eq!(sum, acknowledged);
+    assert!(acknowledged > 100 && refused > 0, "{acknowledged} acknowledged, {refused} refused");
+    [other, replica, master].into_iter().for_each(Server::stop);
+    for dir in &dirs {
+        assert!(!dir.path().join("tails").exists(), "nothing was given up");
+    }
+}
+
+#[test]
+fn a_failover_that_cannot_be_is_refused_or_ends() {
+    let dirs = [TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &DEBUG);
+    let mut client = master.client();
+    client.ask("SET k v");
+    assert_eq!(client.ask("FAILOVER"), "-ERR FAILOVER requires connected replicas.\r\n");
+    let replica = replica_of(&master, &dirs[1], &DEBUG);
+    is_equal(&master, &replica);
+    let port = replica.port;
+    for (command, answer) in [
+        ("FAILOVER ABORT".to_owned(), "No failover in progress."),
+        (
+            format!("FAILOVER TO 127.0.0.1 {port} FORCE"),
+            "FAILOVER with force option requires both a timeout and target HOST and IP.",
+        ),
+        (
+            "FAILOVER FORCE TIMEOUT 10".to_owned(),
+            "FAILOVER with force option requires both a timeout and target HOST and IP.",
+        ),
+        ("FAILOVER TO 127.0.0.1 1".to_owned(), "FAILOVER target HOST and PORT is not a replica."),
+    ] {
+        assert_eq!(client.ask(&command), format!("-ERR {answer}\r\n"), "{command}");
+    }
+    let refused = replica.client().ask("FAILOVER");
+    assert_eq!(refused, "-ERR FAILOVER is not valid when server is a replica.\r\n");
+    // A replica that does not read gets nothing more: writes wait, until somebody gives up or the time is over.
+    replica.signal("STOP");
+    let mut writer = master.client();
+    assert_eq!(writer.ask("SET k behind"), "+OK\r\n");
+    for gives_up in ["FAILOVER ABORT", "PING"] {
+        let command = if gives_up == "PING" { "FAILOVER TIMEOUT 300" } else { "FAILOVER" };
+        assert_eq!(client.ask(command), "+OK\r\n");
+        assert_eq!(field(&mut client, "master_failover_state"), "waiting-for-sync");
+        assert_eq!(client.ask("FAILOVER"), "-ERR FAILOVER already in progress.\r\n");
+        assert_eq!(client.ask("REPLICAOF NO ONE"), "-ERR REPLICAOF not allowed while failing over.\r\n");
+        assert_eq!(client.ask("GET k"), "$6\r\nbehind\r\n");
+        writer.send(b"SET k held\r\n");
+        wait_until("it waits", || client.ask("INFO clients").contains("blocked_clients:1"));
+        assert_eq!(client.ask("CLIENT UNPAUSE"), "+OK\r\n");
+        assert_eq!(client.ask("GET k"), "$6\r\nbehind\r\n");
+        client.ask(gives_up);
+        assert_eq!(writer.reply(), "+OK\r\n");
+        wait_until("it has ended", || field(&mut client, "master_failover_state") == "no-failover");
+        assert_eq!(writer.ask("SET k behind"), "+OK\r\n");
+    }
+    replica.signal("CONT");
+    is_equal(&master, &replica);
+    assert!(client.ask("ROLE").contains("master"));
+    replica.stop();
+    master.stop();
+}

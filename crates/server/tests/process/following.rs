@@ -1,0 +1,53 @@
+//! Servers that follow others.
+
+use super::{Client, Server, TempDir, wait_until};
+use std::net::TcpStream;
+
+/// The answer of a replica to a write.
+pub const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
+
+/// Returns a field of INFO's section about replication.
+pub fn field(client: &mut Client<TcpStream>, name: &str) -> String {
+    let info = client.ask("INFO replication");
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("there is no {name} in {info}")).to_owned()
+}
+
+/// Starts a replica of a master, and waits until it follows.
+pub fn replica_of(master: &Server, dir: &TempDir, more: &[&str]) -> Server {
+    let of = ["--replicaof", "127.0.0.1", &master.port.to_string()].map(str::to_owned);
+    let of: Vec<&str> = of.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let replica = Server::start(dir.path(), &of);
+    wait_for_link(&replica);
+    replica
+}
+
+/// Waits until a replica takes its master's records.
+pub fn wait_for_link(replica: &Server) {
+    let mut client = replica.client();
+    wait_until("the replica follows", || field(&mut client, "master_link_status") == "up");
+}
+
+/// Waits until a replica has all that its master has, and compares the data.
+pub fn is_equal(master: &Server, replica: &Server) {
+    let (mut of_master, mut of_replica) = (master.client(), replica.client());
+    // The master may make records of its own meanwhile: keys expire.
+    wait_until("the replica has all", || {
+        field(&mut of_replica, "slave_repl_offset") == field(&mut of_master, "master_repl_offset")
+    });
+    assert_eq!(of_replica.ask("DEBUG DIGEST"), of_master.ask("DEBUG DIGEST"));
+    assert_eq!(of_replica.ask("DBSIZE"), of_master.ask("DBSIZE"));
+}
+
+/// The directive that allows DEBUG DIGEST.
+pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+
+/// Writes keys of several types.
+pub fn fill(client: &mut Client<TcpStream>, from: usize, until: usize) {
+    for number in from..until {
+        assert_eq!(client.ask(&format!("SET key:{number} value:{number}")), "+OK\r\n");
+        client.ask(&format!("RPUSH list:{} {number}", number % 10));
+        client.ask(&format!("ZADD zset:{} {number} member:{number}", number % 10));
+        client.ask(&format!("XADD stream * number {number}"));
+    }
+}
