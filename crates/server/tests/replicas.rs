@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::following::{DEBUG, READONLY, field, fill, is_equal, replica_of, wait_for_link};
+use process::following::{DEBUG, READONLY, field, fill, is_equal, print_log, replica_of, wait_for_link};
 use process::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
 
@@ -99,12 +99,6 @@ fn a_replica_becomes_a_master_and_a_replica_again() {
     is_equal(&replica, &master);
     replica.stop();
     master.stop();
-}
-
-/// Runs `haypile log` and returns what it prints.
-fn print_log(dir: &std::path::Path) -> String {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_haypile")).arg("log").arg(dir).output();
-    String::from_utf8_lossy(&output.expect("the binary runs").stdout).into_owned()
 }
 
 #[test]

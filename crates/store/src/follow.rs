@@ -174,14 +174,12 @@ impl Store {
         self.role.set_lacks_replicas(lacks);
     }
 
-    /// Refuses all writes while another store is about to lead in the place of this one. Runs that have begun may still
-    /// commit.
+    /// Refuses all writes while another store is about to lead in the place of this one.
     pub fn set_hands_over(&self, hands_over: bool) {
         self.role.set_hands_over(hands_over);
     }
 
-    /// Refuses all writes from now on: the store is going to be closed, and opened again as one that follows. Runs that
-    /// have begun may still commit.
+    /// Refuses all writes from now on: the store is going to be closed, and opened again as one that follows.
     pub fn stop_leading(&self) {
         self.role.refuse_writes();
     }

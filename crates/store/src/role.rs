@@ -68,10 +68,10 @@ impl RoleNow {
         self.set_refusal(HANDS_OVER, hands_over);
     }
 
-    /// Returns whether all writes are refused because another store is about to lead. One load.
+    /// Returns whether the store makes records of its own. Two loads.
     #[inline]
-    pub fn hands_over(&self) -> bool {
-        self.refusals.load(Ordering::Acquire) & HANDS_OVER != 0
+    pub fn makes_records(&self) -> bool {
+        self.get() == Role::Leading && self.refusals.load(Ordering::Acquire) & (FOLLOWS | HANDS_OVER) == 0
     }
 
     fn set_refusal(&self, bit: u8, on: bool) {

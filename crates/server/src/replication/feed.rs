@@ -83,6 +83,10 @@ impl Feed {
         match decide(&store, at) {
             Ok(hold) => {
                 tracing::info!("replica {}:{port} goes on behind record {}", self.host, at.index);
+                // First: who sees the replica's link up finds the replica here.
+                engine.replication.note_downstream(self.number, |replica| {
+                    (replica.state, replica.applied) = (DownstreamState::Online, at.index);
+                });
                 out.send(&Frame::Continue)?;
                 out.flush()?;
                 self.stream_records(engine, store, version, at, hold, out)
@@ -113,9 +117,6 @@ impl Feed {
         let (hold, ended) = (Mutex::new(hold), AtomicBool::new(false));
         self.stream.set_read_timeout(Some(HEARTBEAT))?;
         let incoming = Incoming::new(self.stream.try_clone()?, std::mem::take(&mut self.read));
-        engine.replication.note_downstream(self.number, |replica| {
-            (replica.state, replica.applied) = (DownstreamState::Online, at.index);
-        });
         let (number, stream) = (self.number, &self.stream);
         let wakes = self.replication.clone();
         let listener = engine.listen(Box::new(move || wakes.progress.note()));

@@ -51,3 +51,9 @@ pub fn fill(client: &mut Client<TcpStream>, from: usize, until: usize) {
         client.ask(&format!("XADD stream * number {number}"));
     }
 }
+
+/// Runs `haypile log` and returns what it prints.
+pub fn print_log(dir: &std::path::Path) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_haypile")).arg("log").arg(dir).output();
+    String::from_utf8_lossy(&output.expect("the binary runs").stdout).into_owned()
+}

@@ -12,7 +12,6 @@ use crate::objects::lease_row;
 use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
 use crate::refusal::Refusal;
-use crate::role::Role;
 use crate::row::{Family, Key, ObjectId, Space, parse_meta_row, space_of};
 use crate::stop::{Mode, Stop};
 use crate::store::Store;
@@ -257,9 +256,10 @@ impl Store {
     /// Takes room in the log for a record with this body: the part of a commit that may fail or wait.
     #[inline]
     pub(crate) fn propose(&self, body: &[u8], time_ms: u64, mode: Mode) -> Result<Proposal<'_>, Stop> {
-        // Invariant: only a store that leads makes records, and while it hands over none. Others are asked all the same:
-        // by a run that was admitted when the store before this one led, or when it did not hand over yet.
-        if self.role.get() != Role::Leading || self.role.hands_over() {
+        // Invariant: only a store that leads makes records, and none as soon as it is told to stop: not even of its own
+        // rows, behind the record from which on another one leads. It is asked all the same, by runs that were admitted
+        // before.
+        if !self.role.makes_records() {
             return Err(Stop::Refused(Refusal::Follows));
         }
         Ok(Proposal { reserved: self.reserve(body.len(), mode)?, body_crc: body_crc(body), time_ms })
