@@ -1,5 +1,5 @@
-//! FAILOVER's steps, on a thread of its own: a replica has all, nothing is written any more, the replica is told to lead
-//! and says that it does; then this server follows it.
+//! FAILOVER's steps, on a thread of its own: a replica has all, nothing is written any more, the replica is told to
+//! lead and says that it does; then this server follows it.
 //!
 //! Invariant: between the moment when the replica is told and the moment when it is known whether it leads, this server
 //! takes no write. If the connection breaks in between, the replica is asked, for as long as it takes.

@@ -61,7 +61,7 @@ pub struct HandOver {
     pub answer: Option<Answer>,
 }
 
-/// What became of it.
+/// The answer of a replica that was told to lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The replica leads, or is about to.

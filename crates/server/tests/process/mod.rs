@@ -112,9 +112,7 @@ impl Server {
     }
 
     pub fn client(&self) -> Client<TcpStream> {
-        let socket = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        Client { socket }
+        Client::at(self.port)
     }
 
     /// A client whose socket takes little of what it does not read.
@@ -175,6 +173,11 @@ impl Server {
     }
 
     pub fn kill(mut self) {
+        self.kill_now();
+    }
+
+    /// Kills it and waits for its end; another one may be started in its place.
+    pub fn kill_now(&mut self) {
         self.child.kill().expect("it is our child");
         self.child.wait().expect("it is our child");
     }
@@ -207,6 +210,15 @@ pub struct Client<S> {
     pub socket: S,
 }
 
+impl Client<TcpStream> {
+    /// Connects to whatever listens at this port.
+    pub fn at(port: u16) -> Client<TcpStream> {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        Client { socket }
+    }
+}
+
 impl<S: Read + Write> Client<S> {
     pub fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).expect("the server takes it");
@@ -216,6 +228,14 @@ impl<S: Read + Write> Client<S> {
     pub fn ask(&mut self, command: &str) -> String {
         self.send(format!("{command}\r\n").as_bytes());
         self.reply()
+    }
+
+    /// As `ask`; None where the connection ends instead.
+    pub fn try_ask(&mut self, command: &str) -> Option<String> {
+        self.socket.write_all(format!("{command}\r\n").as_bytes()).ok()?;
+        let mut bytes = Vec::new();
+        self.read_reply(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Sends a command with any arguments.

@@ -95,7 +95,8 @@ impl Engine {
         self.replication.state().failover.step = FailoverStep::InProgress;
     }
 
-    /// Ends the failover, after the master was set, or because it is given up: held writes go on, to be taken or refused.
+    /// Ends the failover, after the master was set, or because it is given up: held writes go on, to be taken or
+    /// refused.
     pub fn end_failover(&self) {
         self.take_writes();
         self.replication.state().failover = Failovers::default();

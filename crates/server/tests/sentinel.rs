@@ -1,0 +1,123 @@
+//! Three Sentinels of Redis over a master and two replicas: whatever becomes of the master, another one leads, clients
+//! go on, and the former master follows when it is back.
+
+mod process;
+
+use process::following::{DEBUG, field, is_equal, replica_of};
+use process::{Client, Server, TempDir, free_port, wait_until};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Process {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        Process(command.spawn().expect("the test's tools are installed"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a Sentinel that watches the master at this port, with two of three needed to agree.
+fn sentinel(dir: &Path, port: u16, master: u16) -> Process {
+    let config = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor haypile 127.0.0.1 {master} 2\n\
+         sentinel down-after-milliseconds haypile 1500\nsentinel failover-timeout haypile 4000\n",
+        dir.display()
+    );
+    let file = dir.join("sentinel.conf");
+    std::fs::write(&file, config).expect("it is ours");
+    Process::start(Command::new("redis-server").arg(file).arg("--sentinel"))
+}
+
+/// Returns the port of the master, as a Sentinel says.
+fn master_port(sentinel: &mut Client<TcpStream>) -> u16 {
+    let address = sentinel.ask("SENTINEL get-master-addr-by-name haypile");
+    address.lines().nth(4).and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{address}"))
+}
+
+/// Whether a server takes writes. Sentinels close all clients of a server that they reconfigure.
+fn takes_writes(port: u16) -> bool {
+    let listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
+    listens && Client::at(port).try_ask("SET led x").is_some_and(|reply| reply == "+OK\r\n")
+}
+
+/// Whether a server takes the records of the master at this port.
+fn follows(server: &Server, master: u16) -> bool {
+    server.client().try_ask("INFO replication").is_some_and(|info| {
+        info.contains(&format!("master_port:{master}\r\n")) && info.contains("master_link_status:up\r\n")
+    })
+}
+
+/// The things that become of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Somebody asks the Sentinels for another master.
+    Asked,
+    Killed,
+    /// The process is stopped, and goes on later.
+    Stopped,
+}
+
+#[test]
+fn sentinels_find_another_master_and_clients_go_on() {
+    let dirs: Vec<TempDir> = (0..6).map(|_| TempDir::new()).collect();
+    let master = Server::start(dirs[0].path(), &DEBUG);
+    let first_port = master.port;
+    let replicas = [&dirs[1], &dirs[2]].map(|dir| replica_of(&master, dir, &DEBUG));
+    let mut servers: Vec<Server> = std::iter::once(master).chain(replicas).collect();
+    let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
+    let sentinels: Vec<Process> =
+        ports.iter().zip(&dirs[3..]).map(|(port, dir)| sentinel(dir.path(), *port, first_port)).collect();
+    wait_until("the Sentinels listen", || ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()));
+    let mut asked = Client::at(ports[0]);
+    wait_until("the Sentinels know all", || {
+        let known = asked.ask("SENTINEL master haypile").replace("\r\n", " ");
+        ["num-slaves $1 2", "num-other-sentinels $1 2"].iter().all(|fact| known.contains(fact))
+    });
+    let python = std::env::var("HAYPILE_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".to_string());
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this");
+    let script = Path::new(&here).join("tests/data/sentinel.py");
+    let client = Process::start(Command::new(python).arg(script).args(ports.iter().map(u16::to_string)));
+    for end in [End::Asked, End::Killed, End::Stopped] {
+        let before = master_port(&mut asked);
+        let at = servers.iter().position(|server| server.port == before).expect("it is one of these");
+        match end {
+            End::Asked => assert_eq!(asked.ask("SENTINEL failover haypile"), "+OK\r\n"),
+            End::Killed => servers[at].kill_now(),
+            End::Stopped => servers[at].signal("STOP"),
+        }
+        wait_until("another one takes writes", || {
+            let now = master_port(&mut asked);
+            now != before && takes_writes(now)
+        });
+        let count = |port| Client::at(port).try_ask("GET redis-py").unwrap_or_default();
+        let earlier = count(master_port(&mut asked));
+        wait_until("redis-py goes on", || count(master_port(&mut asked)) != earlier);
+        match end {
+            End::Asked => {}
+            End::Killed => servers[at] = Server::start_at(dirs[at].path(), before, &DEBUG),
+            End::Stopped => servers[at].signal("CONT"),
+        }
+        // The Sentinels may change their minds meanwhile, on a machine that is slow.
+        wait_until("the others follow it", || {
+            let now = master_port(&mut asked);
+            servers.iter().filter(|server| server.port != now).all(|server| follows(server, now))
+        });
+    }
+    drop(client);
+    let now = master_port(&mut asked);
+    let leads = servers.iter().find(|server| server.port == now).expect("it is one of these");
+    assert_eq!(field(&mut leads.client(), "connected_slaves"), "2");
+    servers.iter().filter(|server| server.port != now).for_each(|server| is_equal(leads, server));
+    drop(sentinels);
+    servers.into_iter().for_each(Server::stop);
+}
