@@ -26,13 +26,22 @@ impl Drop for Process {
     }
 }
 
-/// Starts a Sentinel that watches the master at this port, with two of three needed to agree.
+/// Starts a Sentinel that watches the master at this port, with the configuration that we give to others but for
+/// addresses and times.
 fn sentinel(dir: &Path, port: u16, master: u16) -> Process {
-    let config = format!(
-        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor haypile 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds haypile 1500\nsentinel failover-timeout haypile 4000\n",
-        dir.display()
-    );
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this");
+    let given = std::fs::read_to_string(Path::new(&here).join("../../deploy/sentinel.conf")).expect("it is there");
+    let mut config = format!("dir {}\n{given}", dir.display());
+    for (theirs, ours) in [
+        ("port 26379", format!("port {port}")),
+        ("bind 0.0.0.0", "bind 127.0.0.1".into()),
+        ("monitor haypile haypile-1 6379", format!("monitor haypile 127.0.0.1 {master}")),
+        ("down-after-milliseconds haypile 5000", "down-after-milliseconds haypile 1500".into()),
+        ("failover-timeout haypile 60000", "failover-timeout haypile 4000".into()),
+    ] {
+        assert!(config.contains(theirs), "{theirs}");
+        config = config.replace(theirs, &ours);
+    }
     let file = dir.join("sentinel.conf");
     std::fs::write(&file, config).expect("it is ours");
     Process::start(Command::new("redis-server").arg(file).arg("--sentinel"))

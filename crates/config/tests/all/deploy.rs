@@ -160,3 +160,39 @@ fn the_compose_file_starts_what_there_is() {
     let mounts = texts(&compose["services"]["grafana"]["volumes"]);
     assert!(mounts.contains(&format!("./grafana/haypile.json:{folder}/haypile.json:ro")), "{mounts:?}");
 }
+
+#[test]
+fn the_compose_file_of_replicas_starts_what_there_is() {
+    let compose = &YamlLoader::load_from_str(&read("deploy/compose-replicas.yaml")).expect("it is YAML")[0];
+    let deploy = repository("deploy");
+    let services = compose["services"].as_hash().expect("services by name");
+    let volumes = compose["volumes"].as_hash().expect("named volumes");
+    let (mut masters, mut replicas, mut sentinels) = (Vec::new(), 0, 0);
+    for (name, service) in services {
+        let name = name.as_str().expect("a text");
+        for mount in texts(&service["volumes"]) {
+            let source = mount.split(':').next().expect("it has one");
+            let is_volume = volumes.contains_key(&Yaml::String(source.into()));
+            assert!(is_volume || source.starts_with("./") && deploy.join(source).exists(), "{name} mounts {mount}");
+        }
+        if name.starts_with("sentinel-") {
+            sentinels += 1;
+            continue;
+        }
+        let dir = Scratch::new();
+        let config = server(&texts(&service["command"]), &[("/data", &dir.0)]).settings.config();
+        assert_eq!(config.replication.announce_ip, name, "Sentinel finds it by this name");
+        match &config.replication.replicaof {
+            None => masters.push((name.to_owned(), config.port)),
+            Some(master) => {
+                replicas += 1;
+                assert_eq!(Some(master), masters.first(), "the master comes first");
+            }
+        }
+    }
+    assert_eq!((masters.len(), replicas, sentinels), (1, 2, 3));
+    let sentinel = read("deploy/sentinel.conf");
+    let (host, port) = &masters[0];
+    assert!(sentinel.contains(&format!("sentinel monitor haypile {host} {port} 2\n")), "{sentinel}");
+    assert!(read("deploy/haypile-sentinel.service").contains("/etc/haypile/sentinel.conf"));
+}
