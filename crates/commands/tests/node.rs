@@ -3,8 +3,9 @@
 mod common;
 
 use common::Session;
-use haypile_commands::host::{MemoryFacts, Wait, WaitKind};
+use haypile_commands::host::{Act, Failover, MemoryFacts, Wait, WaitKind};
 use haypile_resp::Reply;
+use std::time::Duration;
 
 #[track_caller]
 fn check(line: &str, expected: Reply) {
@@ -20,9 +21,6 @@ fn fails(line: &str, expected: &'static str) {
 fn a_node_is_a_master_without_replicas() {
     check("ROLE", Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())]));
     for (line, expected) in [
-        ("FAILOVER", "ERR FAILOVER requires connected replicas."),
-        ("FAILOVER TO host 1 FORCE TIMEOUT 10", "ERR FAILOVER requires connected replicas."),
-        ("FAILOVER ABORT", "ERR No failover in progress."),
         ("FAILOVER ABORT TO host 1", "ERR syntax error"),
         ("FAILOVER TO host", "ERR syntax error"),
         ("FAILOVER TO host x", "ERR value is not an integer or out of range"),
@@ -30,6 +28,25 @@ fn a_node_is_a_master_without_replicas() {
         ("FAILOVER FORCE FORCE", "ERR syntax error"),
     ] {
         fails(line, expected);
+    }
+}
+
+#[test]
+fn it_asks_for_a_failover() {
+    let wanted = |target: Option<(&str, i64)>, timeout_ms: Option<u64>, forces| {
+        let target = target.map(|(host, port)| (host.to_owned(), port));
+        Act::Failover(Failover { target, timeout: timeout_ms.map(Duration::from_millis), forces })
+    };
+    for (line, act) in [
+        ("FAILOVER", wanted(None, None, false)),
+        ("failover timeout 7 to host 1", wanted(Some(("host", 1)), Some(7), false)),
+        ("FAILOVER TO host 1 FORCE TIMEOUT 10", wanted(Some(("host", 1)), Some(10), true)),
+        ("FAILOVER FORCE", wanted(None, None, true)),
+        ("FAILOVER abort", Act::AbortFailover),
+    ] {
+        let mut session = Session::default();
+        assert_eq!(session.call(line), Reply::ok(), "{line}");
+        assert_eq!(session.done, [format!("{act:?}")], "{line}");
     }
 }
 

@@ -10,6 +10,8 @@ use crate::value::{Mode, Refusal, Value, bytes, human, integer, octal};
 pub enum Kind {
     /// `yes` or `no`.
     Bool,
+    /// `yes`; `no` is refused for this reason.
+    OnlyYes(&'static str),
     /// A decimal integer between the two, both included. The unit is for people.
     Int { min: i64, max: i64, unit: &'static str },
     /// A decimal integer that is taken as far as 0 to 2147483647 and then moved between the two.
@@ -70,6 +72,10 @@ impl Kind {
                     Err("argument must be 'yes' or 'no'".into())
                 }
             }
+            Kind::OnlyYes(why) => match Kind::Bool.parse(words, before, mode)? {
+                Value::Bool(false) => Err(why.into()),
+                yes => Ok(yes),
+            },
             Kind::Int { min, max, .. } => {
                 let number = integer(word).ok_or("argument couldn't be parsed into an integer")?;
                 if number < min || number > max {
@@ -134,6 +140,7 @@ impl Kind {
     pub fn expects(&self) -> String {
         match self {
             Kind::Bool => "yes or no".into(),
+            Kind::OnlyYes(why) => format!("yes: {why}"),
             Kind::Int { min, max, unit } | Kind::Clamped { min, max, unit } => {
                 let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
                 match (*min, *max) {

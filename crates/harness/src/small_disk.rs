@@ -13,6 +13,13 @@ const STEP_BYTES: u64 = 1 << 20;
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
+    /// Changes options of the mount, as its size.
+    pub fn resize(&self, options: &str) {
+        let options = format!("remount,{options}");
+        let done = Command::new("mount").args(["-o", &options]).arg(&self.0).status();
+        assert!(done.is_ok_and(|status| status.success()), "who has mounted it may change it");
+    }
+
     /// Mounts a tmpfs on `path`, which is made, with these options of `mount`. Returns `None`, and says so, where this
     /// process may not mount: the caller has nothing to test.
     pub fn mount(path: &Path, options: &str) -> Option<SmallDisk> {

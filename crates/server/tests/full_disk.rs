@@ -3,6 +3,7 @@
 mod process;
 
 use haypile_harness::small_disk::SmallDisk;
+use process::following::{field, is_equal, replica_of};
 use process::{Server, TempDir, wait_until};
 use std::net::TcpStream;
 
@@ -32,6 +33,31 @@ fn fill_with_keys(client: &mut Client) -> usize {
         }
     }
     unreachable!("the disk is small")
+}
+
+#[test]
+fn a_replica_whose_disk_is_full_serves_what_it_has_and_goes_on_when_there_is_room() {
+    let (dir, of_master) = (TempDir::new(), TempDir::new());
+    let Some(disk) = SmallDisk::mount(dir.path(), "size=200m") else { return };
+    let more = ["--enable-debug-command", "yes"];
+    let master = Server::start(of_master.path(), &[&more[..], &["--replica-log-size", "64mb"]].concat());
+    let replica = replica_of(&master, &disk.0, &[&more[..], &["--disk-free-min", "8mb"]].concat());
+    let (mut client, mut noise) = (master.client(), Noise(1));
+    for n in 0..300 {
+        let reply = client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &noise.megabyte()]);
+        assert_eq!(reply, "+OK\r\n", "its replica's disk is no concern of the master");
+    }
+    let mut reader = replica.client();
+    wait_until("it says so", || field(&mut reader, "master_link_error").contains("disk"));
+    assert_eq!(reader.ask("STRLEN k0"), format!(":{}\r\n", 1 << 20));
+    assert_eq!(client.ask("SET after 1"), "+OK\r\n");
+    // Its master has let it go by now, so that it needs room for a copy as well.
+    disk.resize("size=1500m");
+    wait_until("it has all", || reader.ask("GET after") == "$1\r\n1\r\n");
+    is_equal(&master, &replica);
+    assert_eq!(field(&mut reader, "master_link_error"), "");
+    replica.stop();
+    master.stop();
 }
 
 #[test]

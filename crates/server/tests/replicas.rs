@@ -154,6 +154,65 @@ fn a_replica_that_led_for_a_while_in_between_gives_up_what_it_wrote() {
 }
 
 #[test]
+fn a_master_whose_data_are_a_backups_is_followed_all_the_same() {
+    let (dir, other, restored) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let port = master.port;
+    let mut client = master.client();
+    fill(&mut client, 0, 50);
+    let replica = replica_of(&master, &other, &DEBUG);
+    assert_eq!(client.ask("SAVE"), "+OK\r\n");
+    assert_eq!(client.ask("SET behind the-backup"), "+OK\r\n");
+    is_equal(&master, &replica);
+    master.stop();
+    let backups = std::fs::read_dir(dir.path().join("backups")).expect("there is one").filter_map(Result::ok);
+    let backup = backups.map(|entry| entry.path()).find(|path| path.join("HAYPILE").exists()).expect("there is one");
+    let copied = std::process::Command::new("cp").arg("-a").arg(backup.join(".")).arg(restored.path()).status();
+    assert!(copied.expect("cp runs").success());
+    let master = Server::start_at(restored.path(), port, &DEBUG);
+    let mut client = master.client();
+    // As many records as the replica has, and others.
+    assert_eq!(client.ask("SET other record"), "+OK\r\n");
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
+    assert_eq!(replica.client().ask("GET behind"), "$-1\r\n");
+    let tails: Vec<_> = std::fs::read_dir(other.path().join("tails")).expect("there is one").collect();
+    let printed = print_log(&tails[0].as_ref().expect("readable").path());
+    assert!(printed.contains("behind"), "{printed}");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn twenty_replicas_follow_one_master() {
+    const COUNT: usize = 20;
+    let dir = TempDir::new();
+    let small = ["--enable-debug-command", "yes", "--workers", "1", "--maxmemory", "64mb"];
+    let master = Server::start(dir.path(), &small);
+    let mut client = master.client();
+    fill(&mut client, 0, 200);
+    let port = master.port.to_string();
+    let of = [&small[..], &["--replicaof", "127.0.0.1", &port]].concat();
+    let dirs: Vec<TempDir> = (0..COUNT).map(|_| TempDir::new()).collect();
+    let replicas: Vec<Server> = dirs.iter().map(|dir| Server::spawn(dir.path(), free_port(), &of)).collect();
+    wait_until("all follow", || {
+        let info = client.ask("INFO replication");
+        info.matches("state=online").count() == COUNT
+    });
+    fill(&mut client, 200, 300);
+    assert_eq!(client.ask(&format!("WAIT {COUNT} 0")), format!(":{COUNT}\r\n"));
+    // They came together, and so shared copies.
+    let copies = std::fs::read_dir(dir.path().join("copies")).map_or(0, |copies| copies.count());
+    assert!(copies < COUNT, "{copies} copies");
+    let mut expired = client.ask("SET gone soon PX 1");
+    expired += &client.ask(&format!("WAIT {COUNT} 0"));
+    assert_eq!(expired, format!("+OK\r\n:{COUNT}\r\n"));
+    replicas.iter().for_each(|replica| is_equal(&master, replica));
+    replicas.into_iter().for_each(Server::stop);
+    master.stop();
+}
+
+#[test]
 fn replicas_of_replicas_follow_and_circles_do_not() {
     let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
     let first = Server::start(dirs[0].path(), &DEBUG);

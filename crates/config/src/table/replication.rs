@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Row] = &[
         .alias("slave-serve-stale-data"),
     Row::harmless(
         "replica-read-only",
-        Kind::Choice(&[("yes", 1)]),
+        Kind::OnlyYes("a replica takes its master's writes only"),
         "yes",
         "A replica takes its master's writes only: `no` is refused.",
     )

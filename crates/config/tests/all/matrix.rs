@@ -75,6 +75,8 @@ fn is_left_out(name: &str, value: &str) -> bool {
         "activedefrag" => value.eq_ignore_ascii_case("yes"),
         // Redis makes its replication buffer at least 16 kb, and then says so.
         "repl-backlog-size" => matches!(value, "1" | "7" | "50" | "101" | "01" | "777" | "1k" | "1KB" | "1b"),
+        // A deliberate difference.
+        "replica-read-only" => value.eq_ignore_ascii_case("no"),
         // The value changes the process, as far as its user may.
         "oom-score-adj" | "oom-score-adj-values" => !matches!(value, "" | "abc" | "no" | "1 2"),
         // The value is bounded by the number of files that may be open.

@@ -105,10 +105,10 @@ pub(super) const OF_REPLICA: &[Field] = &[
         |engine| {
             of(engine, |master| match &master.link {
                 Link::Connect(Some(why)) => why.replace(['\r', '\n'], " "),
-                _ => String::new(),
+                _ => master.held.clone().unwrap_or_default(),
             })
         },
-        "Why the last connection ended, while there is none.",
+        "Why the last connection ended, while there is none; or why a record has to wait, where the disk is full.",
     ),
     gauge("slave_read_repl_offset", last, "The last record that has come."),
     gauge("slave_repl_offset", last, "The last record that was applied."),

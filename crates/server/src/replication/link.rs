@@ -284,14 +284,21 @@ impl Attempt<'_> {
         let mut said = false;
         loop {
             match take() {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if said {
+                        self.note(|upstream| upstream.held = None);
+                    }
+                    return Ok(());
+                }
                 Err(FollowError::Damaged(why)) => return Err(Error::new(ErrorKind::InvalidData, why)),
                 Err(FollowError::Refused(why)) => {
                     if !self.goes_on() || self.replication.version() != at.version {
+                        self.note(|upstream| upstream.held = None);
                         return Err(Error::other(why));
                     }
                     if !std::mem::replace(&mut said, true) {
                         tracing::warn!("a record of the master has to wait: {why}");
+                        self.note(|upstream| upstream.held = Some(why));
                     }
                     acknowledger.tell(&at.store)?;
                     self.replication.wait_for_change(self.version, ROOM_PAUSE);

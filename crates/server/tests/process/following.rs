@@ -1,7 +1,8 @@
 //! Servers that follow others.
 
-use super::{Client, Server, TempDir, wait_until};
+use super::{Client, Server, wait_until};
 use std::net::TcpStream;
+use std::path::Path;
 
 /// The answer of a replica to a write.
 pub const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
@@ -14,10 +15,10 @@ pub fn field(client: &mut Client<TcpStream>, name: &str) -> String {
 }
 
 /// Starts a replica of a master, and waits until it follows.
-pub fn replica_of(master: &Server, dir: &TempDir, more: &[&str]) -> Server {
+pub fn replica_of(master: &Server, dir: impl AsRef<Path>, more: &[&str]) -> Server {
     let of = ["--replicaof", "127.0.0.1", &master.port.to_string()].map(str::to_owned);
     let of: Vec<&str> = of.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    let replica = Server::start(dir.path(), &of);
+    let replica = Server::start(dir.as_ref(), &of);
     wait_for_link(&replica);
     replica
 }
@@ -53,7 +54,7 @@ pub fn fill(client: &mut Client<TcpStream>, from: usize, until: usize) {
 }
 
 /// Runs `haypile log` and returns what it prints.
-pub fn print_log(dir: &std::path::Path) -> String {
+pub fn print_log(dir: &Path) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_haypile")).arg("log").arg(dir).output();
     String::from_utf8_lossy(&output.expect("the binary runs").stdout).into_owned()
 }

@@ -56,6 +56,8 @@ pub struct Upstream {
     pub master_last: Index,
     /// When all that the master had said to have was applied last.
     pub current: Option<Instant>,
+    /// The reason why a record that has come has to wait.
+    pub held: Option<String>,
 }
 
 /// The facts about one replica of this server.
@@ -211,7 +213,7 @@ impl Upstream {
     /// Returns the facts about a master that was not reached yet.
     pub(crate) fn new(master: Master) -> Upstream {
         let (link, down_since) = (Link::Connect(None), Some(Instant::now()));
-        Upstream { master, link, down_since, heard: None, master_last: Index(0), current: None }
+        Upstream { master, link, down_since, heard: None, master_last: Index(0), current: None, held: None }
     }
 
     /// Returns how long the replica has been behind what its master said to have.
