@@ -137,7 +137,7 @@ fn a_replica_that_led_for_a_while_in_between_gives_up_what_it_wrote() {
     let replica = replica_of(&master, &other, &DEBUG);
     is_equal(&master, &replica);
     replica.stop();
-    // It is started alone by mistake, and gets as many records as its master does meanwhile.
+    // The replica is started alone by mistake, and gets as many records as its master does meanwhile.
     let alone = Server::start(other.path(), &DEBUG);
     for number in 0..10 {
         assert_eq!(alone.client().ask(&format!("SET of-replica {number}")), "+OK\r\n");
@@ -201,7 +201,7 @@ fn twenty_replicas_follow_one_master() {
     });
     fill(&mut client, 200, 300);
     assert_eq!(client.ask(&format!("WAIT {COUNT} 0")), format!(":{COUNT}\r\n"));
-    // They came together, and so shared copies.
+    // Replicas that come together share copies.
     let copies = std::fs::read_dir(dir.path().join("copies")).map_or(0, |copies| copies.count());
     assert!(copies < COUNT, "{copies} copies");
     let mut expired = client.ask("SET gone soon PX 1");
@@ -385,7 +385,7 @@ fn connections_of_replication_are_listed_and_closed_as_in_redis() {
     assert!(info.contains("connected_clients:1\r\n"), "a replica is no client: {info}");
     let line = field(&mut client, "slave0");
     assert!(line.contains(",lag_records=0,lag_bytes=0"), "{line}");
-    // Who is closed comes back.
+    // A connection that is closed comes back.
     assert_eq!(client.ask("CLIENT KILL TYPE normal"), ":0\r\n");
     let id_of = |client: &mut Client<TcpStream>, kind: &str| {
         let line = client.ask(&format!("CLIENT LIST TYPE {kind}"));
@@ -497,7 +497,7 @@ fn others_are_no_masters() {
 #[test]
 fn nobody_waits_for_a_master_that_does_not_answer() {
     let dir = TempDir::new();
-    // Who connects here once the queue is full gets no answer at all.
+    // Connections that come here once the queue is full get no answer at all.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("there are sockets");
     full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("the loopback has a free port");
     full.listen(0).expect("it is bound");

@@ -78,7 +78,7 @@ impl Engine {
     pub fn stop_writes(&self) -> std::result::Result<Index, String> {
         let store = self.store_arc().ok_or("the data are not loaded")?;
         store.set_hands_over(true);
-        // Who runs on keys by then has seen that.
+        // Runs that begin behind the exclusion see that, and those before it have ended.
         drop(self.hold_exclusion());
         Ok(store.log().last())
     }

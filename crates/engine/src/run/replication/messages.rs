@@ -1,6 +1,6 @@
 //! Messages and events of keys on their way to replicas, whose clients hear them as the master's do.
 //!
-//! They are in no log: a replica that is away misses them, as a subscriber does. Each replica that gets records has a
+//! Messages are in no log: a replica that is away misses them, as a subscriber does. Each replica that gets records has a
 //! queue, in which a message waits until the record that it tells of was sent. What has no room there is dropped.
 
 use crate::clients::pubsub::Payload;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 /// Bytes that wait for one replica. A longer message waits alone.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that a message takes in a queue, beside its text.
-const MESSAGE_BYTES: usize = 64;
+/// Bytes that a message takes in a queue, beside its texts: its place there, and what is allocated for it.
+const MESSAGE_BYTES: usize = 160;
 
 /// A message, or an event of a key.
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ mod tests {
         let listener = listener();
         listener.push(Index(3), message(b"a"));
         listener.push(Index(5), message(b"b"));
-        // It does not overtake the one before.
+        // A message does not overtake the one before it.
         listener.push(Index(4), message(b"c"));
         assert_eq!(listener.take_through(Index(2)).len(), 0);
         assert_eq!(listener.take_through(Index(4)).len(), 1);
