@@ -85,6 +85,46 @@ fn a_master_hands_over_and_follows_without_a_lost_write() {
 }
 
 #[test]
+fn a_replica_that_does_not_answer_leads_as_soon_as_it_does_and_its_master_waits_for_that() {
+    for breaks in [false, true] {
+        let dirs = [TempDir::new(), TempDir::new()];
+        let master = Server::start(dirs[0].path(), &DEBUG);
+        let mut client = master.client();
+        let replica = replica_of(&master, &dirs[1], &DEBUG);
+        is_equal(&master, &replica);
+        replica.signal("STOP");
+        assert_eq!(client.ask("SET k behind"), "+OK\r\n");
+        let forced = format!("FAILOVER TO 127.0.0.1 {} FORCE TIMEOUT 50", replica.port);
+        assert_eq!(client.ask(&forced), "+OK\r\n");
+        wait_until("it is told", || field(&mut client, "master_failover_state") == "failover-in-progress");
+        if breaks {
+            // It may have been told: until that is known nothing is written.
+            assert_eq!(client.ask("CLIENT KILL TYPE replica"), ":1\r\n");
+            wait_until("it has gone", || field(&mut client, "connected_slaves") == "0");
+        }
+        let mut writer = master.client();
+        writer.send(b"SET k held\r\n");
+        wait_until("it waits", || client.ask("INFO clients").contains("blocked_clients:1"));
+        assert_eq!(field(&mut client, "master_failover_state"), "failover-in-progress");
+        replica.signal("CONT");
+        // Whichever of the two leads in the end, the other follows, and the write is on both or on none.
+        wait_until("it has ended", || field(&mut client, "master_failover_state") == "no-failover");
+        let answer = writer.reply();
+        let has_moved = answer == READONLY || answer.starts_with("-LOADING");
+        assert!(has_moved || breaks && answer == "+OK\r\n", "{answer}");
+        let (leads, follows) = if has_moved { (&replica, &master) } else { (&master, &replica) };
+        wait_until("it leads", || leads.client().ask("ROLE").contains("master"));
+        wait_for_link(follows);
+        is_equal(leads, follows);
+        let value = if has_moved { "$6\r\nbehind\r\n" } else { "$4\r\nheld\r\n" };
+        assert_eq!(leads.client().ask("GET k"), value);
+        assert!(dirs.iter().all(|dir| !dir.path().join("tails").exists()), "nothing was given up");
+        replica.stop();
+        master.stop();
+    }
+}
+
+#[test]
 fn a_failover_that_cannot_be_is_refused_or_ends() {
     let dirs = [TempDir::new(), TempDir::new()];
     let master = Server::start(dirs[0].path(), &DEBUG);

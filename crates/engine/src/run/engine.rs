@@ -194,6 +194,7 @@ impl Engine {
             store.set_room(room.clone());
         }
         store.set_lacks_replicas(self.lacks_replicas());
+        store.set_hands_over(self.replication.state().failover.stops_writes);
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();

@@ -4,7 +4,6 @@
 //! Invariant: between the moment when the replica is told and the moment when it is known whether it leads, this server
 //! takes no write. If the connection breaks in between, the replica is asked, for as long as it takes.
 
-use crate::remote::Remote;
 use crate::replication::connect::reach;
 use crate::replication::state::{Answer, HandOver, Replication};
 use haypile_commands::host::Failover;
@@ -71,8 +70,10 @@ fn hand_over(replication: &Replication, wanted: &Failover) -> Result<Master, Str
     loop {
         goes_on(replication)?;
         match leads(replication, &master) {
-            Ok(true) => return Ok(master),
-            Ok(false) => return Err("the replica does not lead".into()),
+            Ok(Some(true)) => return Ok(master),
+            Ok(Some(false)) => return Err("the replica does not lead".into()),
+            // The replica may still read what it was told.
+            Ok(None) => {}
             Err(error) => tracing::debug!("FAILOVER: {}:{}: {error}", master.host, master.port),
         }
         drop(replication.wait_on(replication.state(), ASK_PAUSE));
@@ -129,11 +130,24 @@ fn goes_on(replication: &Replication) -> Result<(), String> {
     }
 }
 
-/// Asks a server whether it is a master.
-fn leads(replication: &Replication, other: &Master) -> std::io::Result<bool> {
-    let mut remote: Remote = reach(replication, other, || goes_on(replication).is_ok())?;
-    match remote.call(&[b"ROLE"])? {
-        Reply::Array(words) => Ok(matches!(words.first(), Some(Reply::Bulk(role)) if &role[..] == b"master")),
-        other => Err(std::io::Error::other(format!("ROLE is answered by {other:?}"))),
-    }
+/// Asks a replica whether it leads; None while it has not noticed the end of the connection by which it was told.
+fn leads(replication: &Replication, replica: &Master) -> std::io::Result<Option<bool>> {
+    let mut remote = reach(replication, replica, || goes_on(replication).is_ok())?;
+    let role = remote.call(&[b"ROLE"])?;
+    let Reply::Array(words) = &role else {
+        return Err(std::io::Error::other(format!("ROLE is answered by {role:?}")));
+    };
+    let word = |at: usize| match words.get(at) {
+        Some(Reply::Bulk(word)) => &word[..],
+        _ => b"",
+    };
+    let is_back = || {
+        let is_replica = |_, other: &Downstream| other.host == replica.host && other.port == replica.port;
+        find(&replication.engine, is_replica).is_some()
+    };
+    Ok(match (word(0), word(3)) {
+        (b"master", _) => Some(true),
+        (_, b"connected") if !is_back() => None,
+        _ => Some(false),
+    })
 }

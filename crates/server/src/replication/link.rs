@@ -193,12 +193,14 @@ struct Records<'a> {
     /// The history of the records that come.
     history: Option<History>,
     heard: Instant,
+    /// Messages that had no room on their way to clients, since that was told.
+    unheard: u64,
 }
 
 impl<'a> Records<'a> {
     fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing) -> Records<'a> {
         let acknowledger = Acknowledger { out, last: None, classes: None };
-        Records { attempt, incoming, acknowledger, history: None, heard: Instant::now() }
+        Records { attempt, incoming, acknowledger, history: None, heard: Instant::now(), unheard: 0 }
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -223,7 +225,7 @@ impl<'a> Records<'a> {
 
     /// Applies all that has come.
     fn apply(&mut self, at: &Place) -> io::Result<()> {
-        let Records { attempt, incoming, acknowledger, history, .. } = self;
+        let Records { attempt, incoming, acknowledger, history, unheard, .. } = self;
         let replication = attempt.replication;
         let serves = || !replication.engine_is_closing();
         let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
@@ -238,6 +240,9 @@ impl<'a> Records<'a> {
                     *history = Some(start.history);
                 }
                 Frame::Heartbeat { written, .. } => {
+                    if std::mem::take(unheard) > 0 {
+                        tracing::warn!("messages of the master were dropped: the event loops are behind");
+                    }
                     let last = at.store.log().last();
                     attempt.note(|upstream| {
                         (upstream.heard, upstream.master_last) = (Some(Instant::now()), written);
@@ -248,11 +253,11 @@ impl<'a> Records<'a> {
                 }
                 Frame::Message { is_shard, channel, text } => {
                     let engine = &*replication.engine;
-                    engine.hear(&engine.message(is_shard, channel, text));
+                    *unheard += u64::from(!engine.hear(&engine.message(is_shard, channel, text)));
                 }
                 Frame::Event { class, database, name, key } => {
                     let event = KeyEvent { class, database, name: name.into(), key: key.into() };
-                    replication.engine.hear(&Told::Event(event));
+                    *unheard += u64::from(!replication.engine.hear(&Told::Event(event)));
                 }
                 Frame::Promote { index } => {
                     let last = at.store.log().last();

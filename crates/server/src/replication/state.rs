@@ -156,8 +156,10 @@ impl Replication {
     pub(super) fn note_answer(&self, number: u64, answer: Answer) {
         let mut state = self.state();
         let hand_over = state.hand_over.as_mut().filter(|hand_over| hand_over.number == number);
-        // The first answer counts.
-        if let Some(hand_over) = hand_over.filter(|hand_over| hand_over.answer.is_none()) {
+        // The first answer counts, and none of a replica that was not asked.
+        let counts =
+            |hand_over: &&mut HandOver| hand_over.answer.is_none() && (hand_over.is_told || answer == Answer::Gone);
+        if let Some(hand_over) = hand_over.filter(counts) {
             hand_over.answer = Some(answer);
             self.changed.notify_all();
         }

@@ -113,6 +113,8 @@ pub(crate) struct Failovers {
     pub step: FailoverStep,
     /// Somebody has given it up: it ends as soon as its thread sees that.
     pub is_aborted: bool,
+    /// Nothing is written, into whichever store is in place.
+    pub stops_writes: bool,
 }
 
 /// See the file's head.

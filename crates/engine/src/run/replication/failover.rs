@@ -40,7 +40,7 @@ impl Engine {
         let Some(replicator) = self.replication.replicator.get() else {
             return Err(Error::text("ERR this server has no connections to replicas"));
         };
-        self.replication.state().failover = Failovers { step: FailoverStep::WaitForSync, is_aborted: false };
+        self.replication.state().failover = Failovers { step: FailoverStep::WaitForSync, ..Failovers::default() };
         self.checks.set_failing_over(true);
         tracing::info!("FAILOVER requested to {}", target_name(wanted));
         if let Err(error) = replicator.on_failover(wanted.clone()) {
@@ -76,6 +76,7 @@ impl Engine {
     /// # Errors
     /// A text for people: there are no data.
     pub fn stop_writes(&self) -> std::result::Result<Index, String> {
+        self.replication.state().failover.stops_writes = true;
         let store = self.store_arc().ok_or("the data are not loaded")?;
         store.set_hands_over(true);
         // Runs that begin behind the exclusion see that, and those before it have ended.
@@ -85,6 +86,7 @@ impl Engine {
 
     /// Takes writes again after `stop_writes`.
     pub fn take_writes(&self) {
+        self.replication.state().failover.stops_writes = false;
         if let Some(store) = self.store() {
             store.set_hands_over(false);
         }

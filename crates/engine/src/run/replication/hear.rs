@@ -43,10 +43,11 @@ impl Engine {
     }
 
     /// Hands what the master tells to the clients of this server, and to its replicas. The record that it tells of has
-    /// been applied. Nothing waits for a message: it is dropped where event loops are behind.
-    pub fn hear(&self, told: &Told) {
-        let Some(gate) = self.store().map(|store| store.log().last()) else { return };
-        if !self.is_congested(0) {
+    /// been applied. Nothing waits for a message: where event loops are behind it is dropped, and this returns false.
+    pub fn hear(&self, told: &Told) -> bool {
+        let Some(gate) = self.store().map(|store| store.log().last()) else { return false };
+        let is_heard = !self.is_congested(0);
+        if is_heard {
             match told {
                 Told::Message { is_shard, channel, payload } => {
                     let kind = if *is_shard { Channels::Shard } else { Channels::Plain };
@@ -60,6 +61,7 @@ impl Engine {
         if self.replication.listeners.any() {
             self.replication.listeners.tell(gate, told);
         }
+        is_heard
     }
 
     /// Makes a message that a master tells.

@@ -1,7 +1,7 @@
 //! Messages and events of keys on their way to replicas, whose clients hear them as the master's do.
 //!
-//! Messages are in no log: a replica that is away misses them, as a subscriber does. Each replica that gets records has a
-//! queue, in which a message waits until the record that it tells of was sent. What has no room there is dropped.
+//! Messages are in no log: a replica that is away misses them, as a subscriber does. Each replica that gets records
+//! has a queue, in which a message waits until the record that it tells of was sent. What has no room there is dropped.
 
 use crate::clients::pubsub::Payload;
 use crate::sync::{Mutex, lock};
