@@ -29,6 +29,11 @@ pub struct Replication {
     pub min_replicas: u32,
     /// The time since a good replica acknowledged something, at most; 0 = no replica is needed.
     pub max_lag_s: u32,
+    /// Replicas that have what a reply depends on before it leaves; 0 = none is waited for.
+    pub replicas_to_ack: u32,
+    /// 0 = as long as it takes.
+    pub ack_timeout_ms: u64,
+    pub on_late_replicas: OnLateReplicas,
     /// Bytes of the log for a replica that is behind; 0 = as far as the disk allows.
     pub log_bytes: u64,
     /// For Sentinel.
@@ -48,6 +53,9 @@ impl Replication {
             masteruser: fields.text("masteruser"),
             min_replicas: fields.int("min-replicas-to-write"),
             max_lag_s: fields.int("min-replicas-max-lag"),
+            replicas_to_ack: fields.int("replicas-to-ack"),
+            ack_timeout_ms: fields.int("replicas-to-ack-timeout"),
+            on_late_replicas: fields.choice("replicas-to-ack-on-timeout", ON_LATE_REPLICAS),
             log_bytes: fields.bytes("replica-log-size"),
             priority: fields.int("replica-priority"),
             announced: fields.bool("replica-announced"),
@@ -174,6 +182,15 @@ pub enum Protected {
     Yes,
     /// Clients on the same host.
     Local,
+}
+
+/// The server's answer to replicas that have not acknowledged in time what replies wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLateReplicas {
+    /// Writes are refused, and clients that wait are disconnected.
+    Refuse,
+    /// Replies wait for no replicas until these have caught up.
+    GoOn,
 }
 
 /// The meaning of an acknowledged write.
@@ -370,6 +387,8 @@ const LOG_LEVELS: &[(&str, LogLevel)] = &[
 ];
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("human", LogFormat::Human), ("json", LogFormat::Json)];
 const ENGINES: &[(&str, Engine)] = &[("rocksdb", Engine::RocksDb), ("memory", Engine::Memory)];
+const ON_LATE_REPLICAS: &[(&str, OnLateReplicas)] =
+    &[("refuse", OnLateReplicas::Refuse), ("go-on", OnLateReplicas::GoOn)];
 const DURABILITIES: &[(&str, Durability)] = &[("os", Durability::Os), ("fsync", Durability::Fsync)];
 const COMPRESSIONS: &[(&str, Compression)] =
     &[("lz4", Compression::Lz4), ("zstd", Compression::Zstd), ("none", Compression::None)];

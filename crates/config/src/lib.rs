@@ -24,7 +24,8 @@ pub mod values;
 pub mod words;
 
 pub use config::{
-    Compression, Config, Durability, Engine, LogFormat, LogLevel, Protected, Rename, Share, Size, Supervised,
+    Compression, Config, Durability, Engine, LogFormat, LogLevel, OnLateReplicas, Protected, Rename, Share, Size,
+    Supervised,
 };
 pub use error::ConfigError;
 pub use load::{Loaded, Note, load};

@@ -1,7 +1,7 @@
 //! The one place that decides what durable means: which records count as durable under a setting, and which of the
 //! log's steps makes them so.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::format::Index;
 
@@ -52,13 +52,24 @@ pub(crate) struct Reached {
     synced: AtomicU64,
     /// A `Durability` as a number.
     asked: AtomicU8,
+    /// The last record that others have confirmed to have, with all before it. Never goes back.
+    confirmed_by_others: AtomicU64,
+    /// Whether records are confirmed only if others have them, too.
+    asks_others: AtomicBool,
 }
 
 impl Reached {
     /// All records through `last` are on the disk.
     pub(crate) fn new(last: Index, asked: Durability) -> Reached {
         let at = || AtomicU64::new(last.0);
-        Reached { last: at(), written: at(), synced: at(), asked: AtomicU8::new(asked as u8) }
+        Reached {
+            last: at(),
+            written: at(),
+            synced: at(),
+            asked: AtomicU8::new(asked as u8),
+            confirmed_by_others: AtomicU64::new(0),
+            asks_others: AtomicBool::new(false),
+        }
     }
 
     /// Returns the last index given out.
@@ -83,6 +94,34 @@ impl Reached {
     #[inline]
     pub(crate) fn durable(&self) -> Index {
         self.asked().through(self)
+    }
+
+    /// Returns the index through which all records are durable, and others have them where that is asked for.
+    #[inline]
+    pub(crate) fn confirmed(&self) -> Index {
+        let durable = self.durable();
+        if self.asks_others() { durable.min(self.confirmed_by_others()) } else { durable }
+    }
+
+    /// Returns the last record that others have confirmed to have.
+    pub(crate) fn confirmed_by_others(&self) -> Index {
+        Index(self.confirmed_by_others.load(Ordering::Acquire))
+    }
+
+    /// Notes that others have all records through this one. Returns whether these are more than before.
+    pub(crate) fn confirm(&self, through: Index) -> bool {
+        let through = through.min(self.last());
+        self.confirmed_by_others.fetch_max(through.0, Ordering::AcqRel) < through.0
+    }
+
+    #[inline]
+    pub(crate) fn asks_others(&self) -> bool {
+        self.asks_others.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether others are asked. Returns whether that is a change.
+    pub(crate) fn ask_others(&self, asks: bool) -> bool {
+        self.asks_others.swap(asks, Ordering::SeqCst) != asks
     }
 
     /// Returns the durability that is asked for.
@@ -143,6 +182,22 @@ mod tests {
         assert_eq!(reached.durable(), Index(6));
         reached.ask(Durability::Os);
         assert_eq!(reached.durable(), Index(7));
+    }
+
+    #[test]
+    fn where_others_are_asked_a_record_is_confirmed_when_they_have_it_too() {
+        let reached = reached();
+        assert_eq!(reached.confirmed(), Index(7), "nobody is asked");
+        assert!(reached.ask_others(true) && !reached.ask_others(true));
+        assert_eq!(reached.confirmed(), Index(0), "nobody has said anything");
+        assert!(reached.confirm(Index(6)) && !reached.confirm(Index(6)) && !reached.confirm(Index(4)));
+        assert_eq!(reached.confirmed(), Index(6));
+        assert!(reached.confirm(Index(8)));
+        assert_eq!(reached.confirmed(), Index(7), "this log has no more as durable as asked");
+        reached.ask(Durability::Fsync);
+        assert_eq!(reached.confirmed(), Index(5));
+        assert!(!reached.confirm(Index(100)), "nobody has what there is not");
+        assert_eq!(reached.confirmed_by_others(), Index(8));
     }
 
     #[test]

@@ -202,6 +202,39 @@ impl Log {
         self.shared.reached.durable()
     }
 
+    /// Every record up to here is durable, and other logs have it where [`ask_others`](Self::ask_others) says so. May
+    /// go back where that begins.
+    #[inline]
+    pub fn confirmed(&self) -> Index {
+        self.shared.reached.confirmed()
+    }
+
+    /// Other logs have confirmed to have every record up to here. Never goes back.
+    pub fn confirmed_by_others(&self) -> Index {
+        self.shared.reached.confirmed_by_others()
+    }
+
+    /// Notes that as many other logs as are asked for have every record up to here, as durable as this log's setting
+    /// asks. What waits for [`durable`](Self::durable) is told.
+    pub fn confirm(&self, through: Index) {
+        if self.shared.reached.confirm(through) && self.asks_others() {
+            self.shared.wake_waiting();
+        }
+    }
+
+    /// Whether a record is confirmed only when other logs have it, too.
+    #[inline]
+    pub fn asks_others(&self) -> bool {
+        self.shared.reached.asks_others()
+    }
+
+    /// Sets whether a record is confirmed only when other logs have it, too.
+    pub fn ask_others(&self, asks: bool) {
+        if self.shared.reached.ask_others(asks) {
+            self.shared.wake_waiting();
+        }
+    }
+
     /// Changes the setting at run time; what waits already waits for the new one.
     pub fn set_durability(&self, durability: Durability) {
         self.shared.reached.ask(durability);

@@ -291,6 +291,12 @@ impl Shared {
         }
     }
 
+    /// Tells each caller that waits for durability that something else is as it wishes.
+    pub(crate) fn wake_waiting(&self) {
+        let wakes = self.wakes.lock().clone();
+        wakes.iter().for_each(|wake| wake());
+    }
+
     pub(crate) fn wake_unlocked(&self, state: &mut MutexGuard<'_, State>) {
         MutexGuard::unlocked(state, || self.wake());
     }

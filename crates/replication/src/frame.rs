@@ -33,8 +33,8 @@ pub enum Frame<'a> {
     History(HistoryStart),
     /// From a master: the next record.
     Record(RecordFrame<'a>),
-    /// From a master: where its log ends, and its clock.
-    Heartbeat { written: Index, synced: Index, time_ms: u64 },
+    /// From a master: where its log ends, through where replicas have confirmed it if they are asked to, and its clock.
+    Heartbeat { written: Index, synced: Index, confirmed: Index, time_ms: u64 },
     /// From a master: bytes of a file of a copy. An empty piece says that the file ends here.
     Piece { file: u32, offset: u64, bytes: &'a [u8] },
     /// From a master: a message for the subscribers of a channel, or of a shard channel.
@@ -189,8 +189,8 @@ impl Frame<'_> {
                 }
                 record.body
             }
-            Frame::Heartbeat { written, synced, time_ms } => {
-                numbers(out, &[written.0, synced.0, *time_ms]);
+            Frame::Heartbeat { written, synced, confirmed, time_ms } => {
+                numbers(out, &[written.0, synced.0, confirmed.0, *time_ms]);
                 &[]
             }
             Frame::Piece { file, offset, bytes } => {
@@ -346,8 +346,9 @@ fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, Fr
             Frame::Record(RecordFrame { index: Index(index), term, entry, kind, time_ms: stamp >> 8, body })
         }
         kind::HEARTBEAT => {
-            let [written, synced, time_ms, _] = numbers(3)?;
-            Frame::Heartbeat { written: Index(written), synced: Index(synced), time_ms }
+            let [written, synced, confirmed, time_ms] = numbers(4)?;
+            let (written, synced, confirmed) = (Index(written), Index(synced), Index(confirmed));
+            Frame::Heartbeat { written, synced, confirmed, time_ms }
         }
         kind::PIECE => {
             let (file, offset) = file_at()?;
@@ -397,7 +398,7 @@ mod tests {
             Frame::History(HistoryStart { history, origin: Origin::Fork(History([6; 20]), Index(8)) }),
             Frame::Record(record),
             Frame::Record(RecordFrame { term: 3, entry: 4, kind: Kind::Term, body: b"", ..record }),
-            Frame::Heartbeat { written: Index(9), synced: Index(8), time_ms: 1_700_000_000_000 },
+            Frame::Heartbeat { written: Index(9), synced: Index(8), confirmed: Index(7), time_ms: 1_700_000_000_000 },
             Frame::Piece { file: 2, offset: 1 << 40, bytes: b"bytes" },
             Frame::Acknowledge { written: Index(9), synced: Index(7), applied: Index(9) },
             Frame::Fetch { file: 2, offset: 1 << 40 },

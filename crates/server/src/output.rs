@@ -1,7 +1,7 @@
 //! The replies of one connection on their way out: bytes, and the place from which on they wait for the log.
 //!
-//! Pure bookkeeping: appended bytes wait until `release` finds their gate durable, and leave from the front. The socket
-//! is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all
+//! Pure bookkeeping: appended bytes wait until `release` finds their gate confirmed, and leave from the front. The
+//! socket is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all
 //! recipients share one.
 
 use haypile_engine::{Payload, Sink};
@@ -104,11 +104,11 @@ impl Output {
         self.bytes.capacity()
     }
 
-    /// Releases the replies that have become durable; everything that was appended depends on `gate` at most. Returns
-    /// whether some still wait for the log.
-    pub fn release(&mut self, gate: Index, durable: Index) -> bool {
+    /// Releases the replies whose records are confirmed; everything that was appended depends on `gate` at most.
+    /// Returns whether some still wait for the log.
+    pub fn release(&mut self, gate: Index, confirmed: Index) -> bool {
         let end = self.left + self.unsent() as u64;
-        if gate <= durable {
+        if gate <= confirmed {
             self.gates.clear();
             self.released = end;
             return false;
@@ -118,13 +118,18 @@ impl Output {
             self.gates.push_back((end, gate));
         }
         while let Some(&(end, gate)) = self.gates.front() {
-            if gate > durable {
+            if gate > confirmed {
                 return true;
             }
             self.released = end;
             self.gates.pop_front();
         }
         false
+    }
+
+    /// Returns the record that the first reply waits for that may not leave.
+    pub fn waits_for(&self) -> Option<Index> {
+        self.gates.front().map(|(_, gate)| *gate)
     }
 
     /// Returns the next bytes that may leave now: none if nothing may.

@@ -183,6 +183,9 @@ fn counts_frequency(policy: &str) -> bool {
 const FOLLOWED: &[&str] = &[
     "durability",
     "appendfsync",
+    "replicas-to-ack",
+    "replicas-to-ack-timeout",
+    "replicas-to-ack-on-timeout",
     "blind-set",
     "flush-log-bytes",
     "disk-free-min",
@@ -240,6 +243,9 @@ fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
     match name {
         name if EncodingLimit::of_directive(name).is_some() => apply_encoding_limits(store, config),
         "durability" | "appendfsync" => store.log().set_durability(log_durability(config.durability)),
+        "replicas-to-ack" | "replicas-to-ack-timeout" | "replicas-to-ack-on-timeout" => {
+            engine.look_at_confirmations_by(config)
+        }
         "blind-set" => store.set_blind_set(config.blind_set),
         "flush-log-bytes" | "disk-free-min" => {
             store.set_flush_bounds(config.flush_log_bytes, config.disk_free_bytes_min);

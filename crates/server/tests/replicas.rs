@@ -14,6 +14,7 @@ fn an_empty_replica_takes_a_copy_and_follows() {
     fill(&mut client, 0, 500);
     client.ask("SET gone soon PX 50");
     let replica = replica_of(&master, &other, &DEBUG);
+    wait_until("it has expired", || client.ask("EXISTS gone") == ":0\r\n");
     is_equal(&master, &replica);
     let mut reader = replica.client();
     assert_eq!(reader.ask("GET key:7"), "$7\r\nvalue:7\r\n");
@@ -207,6 +208,7 @@ fn twenty_replicas_follow_one_master() {
     let mut expired = client.ask("SET gone soon PX 1");
     expired += &client.ask(&format!("WAIT {COUNT} 0"));
     assert_eq!(expired, format!("+OK\r\n:{COUNT}\r\n"));
+    wait_until("it has expired", || client.ask("EXISTS gone") == ":0\r\n");
     replicas.iter().for_each(|replica| is_equal(&master, replica));
     replicas.into_iter().for_each(Server::stop);
     master.stop();

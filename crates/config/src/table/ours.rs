@@ -5,6 +5,7 @@ use super::kinds::*;
 use crate::kind::{Kind, Zero};
 
 /// The names and numbers of `crate::config::Durability`.
+const ON_LATE_REPLICAS: &[(&str, u32)] = &[("refuse", 0), ("go-on", 1)];
 pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];
 /// The names and numbers of `crate::config::Engine`.
 pub(crate) const ENGINES: &[(&str, u32)] = &[("rocksdb", 0), ("memory", 1)];
@@ -27,6 +28,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("log-segment-size", Kind::Bytes { min: MIB, max: 2 << 30 }, "64mb", "Size of a file of the log.").immutable().ours(),
     Row::used("log-retention-size", BYTES, "0", "Bytes of the log to keep beyond what recovery needs.").immutable().ours(),
     Row::used("log-retention-age", unit(0, i64::MAX / 1000, "seconds"), "0", "Age up to which the log is kept within `log-retention-size`; 0 means any age.").immutable().ours(),
+    Row::used("replicas-to-ack", COUNT, "0", "Replicas that must have what a reply depends on, as durable as `durability` says, before it leaves; 0 waits for none.").ours(),
+    Row::used("replicas-to-ack-timeout", unit(0, i64::MAX, "milliseconds"), "10000", "How long replies wait for that; 0 is as long as it takes.").ours(),
+    Row::used("replicas-to-ack-on-timeout", Kind::Choice(ON_LATE_REPLICAS), "refuse", "What happens then: with `refuse`, clients that wait are disconnected and writes are refused until the replicas have caught up; with `go-on`, replies do not wait for them meanwhile.").ours(),
     Row::used("replica-log-size", BYTES, "0", "Bytes of the log that are kept for a replica that is behind, at most; 0 means as many as leave the disk twice `disk-free-min`. A replica that needs more gets a copy when it comes back.").ours(),
     Row::used("flush-log-bytes", bytes(MIB), "256mb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
     Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours(),

@@ -11,6 +11,7 @@ use crate::clients::client_memory::Counted;
 use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
 use crate::clients::statistics::{Called, Moment, Timed, Unacknowledged};
 use crate::clients::steps::Steps;
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::Turn;
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
@@ -92,6 +93,9 @@ pub struct Session {
     gate: Index,
     /// The version of the store that `gate` is an index of.
     pub(crate) store_version: u64,
+    /// A reply depends on a record of a store that was taken away before replicas had confirmed it. None leaves any
+    /// more.
+    pub(crate) is_lost: bool,
     /// MULTI was called.
     pub(crate) multi: Option<Box<Multi>>,
     /// The watched keys, if there are any.
@@ -225,7 +229,7 @@ pub(crate) struct Finished {
     pub state: State,
     pub reply: haypile_resp::Reply,
     /// The newest record that the reply depends on.
-    pub gate: Index,
+    pub gate: StoreGate,
     /// The command was EXEC: the session watches nothing any more.
     pub was_block: bool,
     /// The command had waited for a key lock.
@@ -244,7 +248,7 @@ impl Finished {
         Finished {
             state,
             reply,
-            gate: Index(0),
+            gate: StoreGate::default(),
             was_block: false,
             was_locked: false,
             called: Vec::new(),
@@ -295,6 +299,7 @@ impl Session {
             limits_version,
             gate: Index(0),
             store_version: 0,
+            is_lost: false,
             multi: None,
             watching: None,
             waiting: Waiting::Nothing,
@@ -320,11 +325,11 @@ impl Session {
         self.gate
     }
 
-    /// The newest record of the store of this version that a reply made so far depends on. Records of a store before it
-    /// were on the disk when that one was closed.
+    /// The newest record of the store of this version that a reply made so far depends on; None if the last one that
+    /// depends on any is of another store.
     #[inline]
-    pub fn gate_of(&self, store_version: u64) -> Index {
-        if self.store_version == store_version { self.gate } else { Index(0) }
+    pub(crate) fn gate_of(&self, store_version: u64) -> Option<Index> {
+        (self.store_version == store_version).then_some(self.gate)
     }
 
     /// The session's replies depend on records of another store from now on, whose indexes may be lower: the data were

@@ -78,7 +78,9 @@ pub(crate) fn page(engine: &Engine) -> String {
     let mut page = Page(String::with_capacity(64 << 10));
     let loading = if engine.store().is_none() { persistence::LOADING } else { &[] };
     let of_replica = if engine.is_replica() { replication::OF_REPLICA } else { &[] };
-    for field in TABLE.iter().flat_map(|section| section.fields).chain(loading).chain(of_replica) {
+    let of_acknowledged = if replication::asks_replicas(engine) { replication::OF_ACKNOWLEDGED } else { &[] };
+    let fields = TABLE.iter().flat_map(|section| section.fields).chain(loading).chain(of_replica);
+    for field in fields.chain(of_acknowledged) {
         let Some(name) = name_of(field) else { continue };
         let grows = matches!(field.source, Source::Counter(_) | Source::RealCounter(..));
         page.head(&name, if grows { Kind::Counter } else { Kind::Gauge }, field.about);

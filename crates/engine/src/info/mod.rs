@@ -150,9 +150,8 @@ mod tests {
     #[test]
     fn every_field_is_there_once_and_explained() {
         let mut seen = std::collections::HashSet::new();
-        for known in
-            TABLE.iter().flat_map(|section| section.fields).chain(persistence::LOADING).chain(replication::OF_REPLICA)
-        {
+        let of_server = TABLE.iter().flat_map(|section| section.fields).chain(persistence::LOADING);
+        for known in of_server.chain(replication::OF_REPLICA).chain(replication::OF_ACKNOWLEDGED) {
             assert!(seen.insert(known.name), "{}", known.name);
             assert!(known.about.ends_with('.'), "{}: {}", known.name, known.about);
         }

@@ -43,6 +43,12 @@ pub fn page() -> String {
     line("|---|---|---|---|");
     replication::OF_REPLICA.iter().for_each(|field| line(&row(field)));
     line("");
+    line("## Replication, where `replicas-to-ack` is set");
+    line("");
+    line("| field | kind | | metric |");
+    line("|---|---|---|---|");
+    replication::OF_ACKNOWLEDGED.iter().for_each(|field| line(&row(field)));
+    line("");
     line("## Store, Log, Cache, RocksDB");
     line("");
     line("Those of RocksDB are as of the last half second: to ask it may take long.");

@@ -2,9 +2,10 @@
 //!
 //! An offset is an index of the log.
 
-use super::field::{Field, constant, gauge, real, text};
+use super::field::{Field, constant, counter, gauge, real, text};
 use crate::run::engine::Engine;
 use crate::run::replication::facts::{Downstream, DownstreamState, Link, Upstream};
+use haypile_config::OnLateReplicas;
 use std::time::{Duration, Instant};
 
 pub(super) const FIELDS: &[Field] = &[
@@ -136,6 +137,45 @@ pub(super) const OF_REPLICA: &[Field] = &[
     ),
 ];
 
+/// The fields of a server with `replicas-to-ack`.
+pub(super) const OF_ACKNOWLEDGED: &[Field] = &[
+    gauge(
+        "replicas_to_ack",
+        |engine| engine.settings.config().replication.replicas_to_ack.into(),
+        "`replicas-to-ack`.",
+    ),
+    text(
+        "replicas_to_ack_state",
+        |engine| match engine.confirmations().late {
+            None => "in-time".into(),
+            Some(OnLateReplicas::Refuse) => "refuse".into(),
+            Some(OnLateReplicas::GoOn) => "go-on".into(),
+        },
+        "`in-time`, or what is done because replicas have not acknowledged in time: `refuse` or `go-on`.",
+    ),
+    gauge(
+        "replicas_to_ack_index",
+        |engine| engine.store().map_or(0, |store| store.log().confirmed_by_others().0),
+        "The last record that so many replicas have acknowledged; on a replica, as its master says.",
+    ),
+    real(
+        "replicas_to_ack_waiting_seconds",
+        |engine| engine.confirmations().waiting.as_secs_f64(),
+        3,
+        "Seconds since the oldest record was written that so many have not acknowledged.",
+    ),
+    counter(
+        "replicas_to_ack_timeouts",
+        |engine| engine.confirmations().times_late,
+        "How often replicas have not acknowledged in time.",
+    ),
+];
+
+/// Whether the fields of a server with `replicas-to-ack` are shown.
+pub(super) fn asks_replicas(engine: &Engine) -> bool {
+    engine.settings.config().replication.replicas_to_ack > 0
+}
+
 /// The names of lines that depend on what there is: section, name and meaning.
 pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
     ("replication", "min_slaves_good_slaves", "Replicas that count for `min-replicas-to-write`, where that is set."),
@@ -151,6 +191,9 @@ pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
 pub(super) fn lines(engine: &Engine, out: &mut String) {
     if engine.is_replica() {
         OF_REPLICA.iter().for_each(|known| super::field(out, known.name, &known.value(engine)));
+    }
+    if asks_replicas(engine) {
+        OF_ACKNOWLEDGED.iter().for_each(|known| super::field(out, known.name, &known.value(engine)));
     }
     let config = engine.settings.config();
     if config.replication.min_replicas > 0 && config.replication.max_lag_s > 0 {

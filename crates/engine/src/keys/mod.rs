@@ -5,6 +5,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod exclusion;
+pub(crate) mod gate;
 pub(crate) mod locks;
 
 pub(crate) mod waiters;

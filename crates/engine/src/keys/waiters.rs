@@ -4,10 +4,10 @@
 //! a wait (a run that serves it, its time, CLIENT UNBLOCK, the end of its client) exactly one does: the one that gets
 //! to its state. Nothing here runs a command: `serving` does that for whom it serves, `blocking` is the session's side.
 
+use crate::keys::gate::StoreGate;
 use crate::sync::{Mutex, lock, lower};
 use foldhash::fast::RandomState;
 use haypile_commands::CommandId;
-use haypile_log::Index;
 use haypile_resp::{OwnedArgs, Reply};
 use haypile_types::key::Type;
 use std::collections::{BTreeMap, HashMap};
@@ -51,7 +51,7 @@ pub(crate) struct Waiter {
 #[derive(Debug)]
 pub(crate) enum End {
     /// With a reply, and the newest record that it depends on.
-    Served(Reply, Index),
+    Served(Reply, StoreGate),
     /// The waiter's time is over, or is said to be.
     Timeout,
     /// CLIENT UNBLOCK with an error.
@@ -354,7 +354,7 @@ impl Waiter {
     }
 
     /// Ends the wait with a reply, after the commit.
-    pub fn serve(&self, reply: Reply, gate: Index) {
+    pub fn serve(&self, reply: Reply, gate: StoreGate) {
         let mut state = lock(&self.state);
         assert!(matches!(*state, State::Certain { .. }), "the run that serves has confirmed it: {state:?}");
         *state = State::Ended(Some(End::Served(reply, gate)));
@@ -470,9 +470,10 @@ mod tests {
         let waiter = wait(&waiters, 2, Type::List, &["", "a"]);
         assert!(waiter.claim() && waiter.confirm());
         assert_eq!(waiter.end(End::Gone), Attempt::TooLate);
-        waiter.serve(Reply::Integer(1), Index(7));
+        let gate = StoreGate { index: haypile_log::Index(7), version: 1 };
+        waiter.serve(Reply::Integer(1), gate);
         assert_eq!(waiter.end(End::Timeout), Attempt::TooLate);
-        assert!(matches!(waiter.take_end(), Some(End::Served(Reply::Integer(1), Index(7)))));
+        assert!(matches!(waiter.take_end(), Some(End::Served(Reply::Integer(1), served)) if served == gate));
 
         // A commit that fails: what came in between counts.
         let waiter = wait(&waiters, 3, Type::List, &["", "a"]);

@@ -7,6 +7,7 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
+use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;
@@ -258,7 +259,7 @@ impl Waiter {
         let finished = Finished {
             state,
             reply,
-            gate: Index(0),
+            gate: StoreGate::default(),
             was_block: false,
             was_locked: false,
             called: Vec::new(),

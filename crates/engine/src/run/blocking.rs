@@ -91,10 +91,13 @@ impl WorkerState {
         if is_over && waiter.end(End::Timeout) == Attempt::Ended {
             engine.dismiss(&waiter);
         }
-        let (reply, gate) = match waiter.take_end() {
-            Some(End::Served(reply, gate)) => (reply, engine.known_gate(gate)),
-            Some(End::Timeout) => (Reply::NullArray, Index(0)),
-            Some(End::Error) => (Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(), Index(0)),
+        let reply = match waiter.take_end() {
+            Some(End::Served(reply, gate)) => {
+                engine.depend_on_earlier(session, gate);
+                reply
+            }
+            Some(End::Timeout) => Reply::NullArray,
+            Some(End::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
             // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
             end @ (Some(End::Gone) | None) => {
                 let left = waiter.deadline.filter(|_| !is_over && end.is_none());
@@ -102,6 +105,6 @@ impl WorkerState {
                 return Next::Block(left.map(|deadline| deadline.saturating_duration_since(Instant::now())));
             }
         };
-        self.reply(engine, session, reply, gate, out)
+        self.reply(engine, session, reply, Index(0), out)
     }
 }

@@ -132,8 +132,8 @@ impl WorkerState {
     }
 
     fn waits_for_log(&self, engine: &Engine, session: &Session) -> bool {
-        let durable = engine.store().map_or(Index(u64::MAX), |store| store.log().durable());
-        session.gate_of(engine.store_version()) > durable && session.unacknowledged.len() < UNACKNOWLEDGED_MAX
+        let confirmed = engine.store().map_or(Index(u64::MAX), |store| store.log().confirmed());
+        engine.gate_of(session).is_none_or(|gate| gate > confirmed) && session.unacknowledged.len() < UNACKNOWLEDGED_MAX
     }
 }
 

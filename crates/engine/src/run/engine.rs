@@ -193,6 +193,7 @@ impl Engine {
         if let Some(room) = self.room.get() {
             store.set_room(room.clone());
         }
+        self.ask_replicas(&store, &self.settings.config());
         store.set_lacks_replicas(self.lacks_replicas());
         store.set_hands_over(self.replication.state().failover.stops_writes);
         self.store.store(Some(store));
@@ -204,6 +205,9 @@ impl Engine {
 
     /// Takes the store away.
     pub(crate) fn detach(&self) {
+        if let Some(store) = self.store() {
+            self.note_unconfirmed(&store);
+        }
         self.store.store(None);
         self.store_version.fetch_add(1, Ordering::AcqRel);
     }

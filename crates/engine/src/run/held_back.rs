@@ -47,11 +47,6 @@ impl Engine {
         let (replicas, synced_replicas) = self.replication.acknowledged(through);
         Reached { synced: store.log().synced() >= through, replicas, synced_replicas }
     }
-
-    /// A replica has acknowledged something: replies that wait for it are looked at.
-    pub fn on_acknowledged(&self) {
-        self.blocked.on_sync();
-    }
 }
 
 impl WorkerState {

@@ -10,6 +10,7 @@
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Finished, Pending, State, Work};
 use crate::keys::admission::{KeysHeld, PoolInside};
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::{Claims, HeldFor, Parked, Turn};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
@@ -151,7 +152,8 @@ pub(crate) fn run(
     let Work::Command(id, args) = &pending.work else { unreachable!("no block migrates") };
     let Body::Migrate(parse) = engine.table.entry(*id).command.body else { unreachable!("it is the one command") };
     let args = Args::from(args.as_args());
-    let (reply, gate) = match parse(args) {
+    let version = engine.store_version();
+    let (reply, index) = match parse(args) {
         Ok(migration) => {
             let mut exchange = Exchange::new(engine, inbox, &state, &claims, args, migration);
             (exchange.run(), exchange.gate)
@@ -159,6 +161,7 @@ pub(crate) fn run(
         Err(error) => (error.into_reply(), Index(0)),
     };
     drop(keys);
+    let gate = StoreGate { index, version };
     Some(Finished { gate, was_locked, ..Finished::plain(state, reply) })
 }
 

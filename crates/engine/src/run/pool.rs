@@ -8,6 +8,7 @@ use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Pending, State, What, Work};
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
@@ -445,6 +446,7 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     let engine = guest.engine;
     let needs = guest.pending.needs(&engine.table, store);
     let (mut guest, admitted) = admit(guest, engine, &needs)?;
+    let version = engine.store_version();
     let Guest { session, inbox, pending, state, .. } = &mut guest;
     // From in here it is not exchanged.
     let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
@@ -458,7 +460,7 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     };
     let ran = pending.work.run(engine, &store, *session, state, call, TxnBuffers::default(), place);
     drop(admitted);
-    let gate = ran.gate;
+    let gate = StoreGate { index: ran.gate, version };
     Some(match ran.reply {
         Ok(reply) => {
             let Guest { mut state, .. } = guest;

@@ -3,6 +3,7 @@
 use crate::clients::client_memory::RESERVED_BYTES_MIN;
 use crate::clients::session::{Session, Waiting};
 use crate::clients::statistics::Outcome;
+use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::host::Replies;
@@ -28,13 +29,18 @@ impl Engine {
         if session.store_version == version {
             return session.depend_on(gate);
         }
+        session.is_lost |= self.has_lost(session);
         session.begin_store(version);
-        session.depend_on(self.known_gate(gate));
+        // The gate may be of a store before this one, which was synced.
+        session.depend_on(gate.min(self.store().map_or(Index(0), |store| store.log().last())));
     }
 
-    /// Returns an index that the log has or will have soon: a gate may be of a store before this one, which was synced.
-    pub fn known_gate(&self, gate: Index) -> Index {
-        if gate == Index(0) { gate } else { gate.min(self.store().map_or(Index(0), |store| store.log().last())) }
+    /// As `depend`, for a reply that was made earlier.
+    pub(crate) fn depend_on_earlier(&self, session: &mut Session, gate: StoreGate) {
+        if gate.version == self.store_version() {
+            return self.depend(session, gate.index);
+        }
+        session.is_lost |= self.is_lost(gate);
     }
 }
 

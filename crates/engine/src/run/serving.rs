@@ -8,6 +8,7 @@
 
 use crate::clients::inbox::Inbox;
 use crate::keys::admission::MoreKeysHeld;
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::{Claims, HeldFor};
 use crate::keys::waiters::{End, Waiter};
 use crate::run::engine::Engine;
@@ -209,8 +210,9 @@ impl<'a> Service<'a> {
 
     /// Hands each reply to its waiter, after the commit and under the key locks.
     pub fn deliver(&mut self, gate: Index) {
+        let version = self.engine.store_version();
         for (waiter, reply) in self.served.drain(..) {
-            waiter.serve(reply, gate);
+            waiter.serve(reply, StoreGate { index: gate, version });
             self.engine.dismiss(&waiter);
             waiter.wake();
         }

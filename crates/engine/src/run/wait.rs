@@ -100,14 +100,15 @@ impl WorkerState {
             (Waiting::Pool, What::Finished(finished)) => {
                 self.come_back();
                 session.state = finished.state;
-                self.show_changes(engine, session, finished.gate);
+                self.show_changes(engine, session, finished.gate.index);
+                engine.depend_on_earlier(session, finished.gate);
                 if finished.was_block {
                     engine.unwatch(session);
                 }
                 self.count_block(engine, session, finished.called);
                 match finished.waiter {
                     Some(waiter) => self.wait_for_keys(engine, session, waiter, out),
-                    None => self.reply(engine, session, finished.reply, engine.known_gate(finished.gate), out),
+                    None => self.reply(engine, session, finished.reply, Index(0), out),
                 }
             }
             (Waiting::Pool, What::Watching(watching)) => {

@@ -46,6 +46,10 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 /// The length up to which replies count for no limit: each client of Redis has a buffer for as much anyway.
 const UNLIMITED_BYTES: usize = 16 << 10;
 
+/// The last that a client reads whose replies are given up.
+const NOT_ACKNOWLEDGED: &[u8] =
+    b"-NOREPLICAS Replicas have not acknowledged this in time. It may have taken effect, and may be lost in a failover.\r\n";
+
 /// Bytes that a blocked client may send ahead; the rest stays in its socket, and the end of the client is not noticed
 /// any more.
 const BLOCKED_BYTES_MAX: usize = 1 << 20;
@@ -402,7 +406,7 @@ impl Connection {
         if worker.has_jobs() {
             event_loop.ask_for_tick();
         }
-        let gate = session.gate_of(event_loop.engine.store_version());
+        let gate = event_loop.engine.gate_of(session);
         if turn.next == Next::Abort {
             self.close(output);
         }
@@ -423,9 +427,9 @@ impl Connection {
             return (turn.consumed, turn.next);
         }
         if (grown > 0 || turn.next == Next::Close) && !self.dirty.get() {
-            match at_once.then(|| event_loop.durable()) {
-                Some(durable) if gate <= durable => {
-                    self.leave(event_loop, durable, Sending::Turn);
+            match at_once.then(|| event_loop.confirmed()) {
+                Some(confirmed) if gate.is_some_and(|gate| gate <= confirmed) => {
+                    self.leave(event_loop, confirmed, Sending::Turn);
                     self.count_turns(event_loop.counters(), now_us());
                 }
                 _ => {
@@ -438,20 +442,23 @@ impl Connection {
     }
 
     /// Writes the bytes that may leave; returns whether some have to wait for the log.
-    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, durable: Index, sending: Sending) -> bool {
+    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, confirmed: Index, sending: Sending) -> bool {
         self.dirty.set(false);
         let mut state = self.state.borrow_mut();
         if self.lost.get() {
             state.output.discard();
             return false;
         }
-        let gate = state.session.gate_of(event_loop.engine.store_version());
-        let waits = state.output.release(gate, durable);
+        let Some(gate) = event_loop.engine.gate_of(&state.session) else {
+            self.give_up(event_loop, &mut state);
+            return false;
+        };
+        let waits = state.output.release(gate, confirmed);
         if waits {
             state.output.shrink(&mut event_loop.spares.borrow_mut());
         }
         if state.session.has_unacknowledged() {
-            event_loop.worker.borrow_mut().on_left(&mut state.session, durable);
+            event_loop.worker.borrow_mut().on_left(&mut state.session, confirmed);
         }
         if !self.draining.get() {
             self.send(event_loop, &mut state.output, sending);
@@ -615,6 +622,25 @@ impl Connection {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Ends the connection if one of its replies waits for a record through `overdue`.
+    pub fn give_up_if_overdue(&self, event_loop: &EventLoop, overdue: Index) {
+        let mut state = self.state.borrow_mut();
+        if !self.lost.get() && state.output.waits_for().is_some_and(|gate| gate <= overdue) {
+            self.give_up(event_loop, &mut state);
+        }
+    }
+
+    /// Ends the connection: whether replies that wait are true for good cannot be known.
+    fn give_up(&self, event_loop: &EventLoop, state: &mut State) {
+        tracing::debug!("client {} is closed: replicas have not acknowledged what its replies depend on", self.id);
+        if state.output.ready().is_empty() && !state.session.is_waiting() {
+            // The socket may be full, or gone.
+            let _ = self.writer.try_write(NOT_ACKNOWLEDGED);
+        }
+        self.close(&mut state.output);
+        self.show_output(event_loop, state);
     }
 
     /// Closes the connection if its client has sent nothing for so long; one that waits for us is not idle.

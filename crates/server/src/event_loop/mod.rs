@@ -280,12 +280,12 @@ impl EventLoop {
     fn end_of_tick(self: &Rc<Self>) {
         self.tick_is_wanted.set(false);
         self.round_bytes.set(0);
-        let durable = self.write_log();
+        let confirmed = self.write_log();
         // Connections that become dirty while these are written belong to the next tick.
         let mut round = self.dirty.take();
         let mut waits = false;
         round.retain(|connection| {
-            let is_gated = connection.leave(self, durable, Sending::Round);
+            let is_gated = connection.leave(self, confirmed, Sending::Round);
             waits |= is_gated;
             if is_gated && !connection.gated.replace(true) {
                 self.counters().gate_waits.add(1);
@@ -315,23 +315,24 @@ impl EventLoop {
         connections.iter().for_each(|connection| connection.count_turns(counters, now_us));
     }
 
-    /// Hands appended records to the operating system; returns how far the log is durable.
+    /// Hands appended records to the operating system; returns how far the log is confirmed.
     #[inline]
     fn write_log(&self) -> Index {
-        let Some(store) = self.engine.store() else { return Index(u64::MAX) };
+        let Some(store) = self.engine.store() else { return Index(0) };
         let log = store.log();
         if log.last() > log.written() {
             let since = self.engine.moment();
             log.write();
             self.engine.note_event("log-write", since);
         }
-        log.durable()
+        log.confirmed()
     }
 
-    /// Returns how far the log is durable: replies that depend on no more may leave.
+    /// Returns how far the log is confirmed: replies that depend on no more may leave. While there is no store, that is
+    /// nothing; replies that depend on one before it depend on nothing as soon as its version is another one.
     #[inline]
-    pub fn durable(&self) -> Index {
-        self.engine.store().map_or(Index(u64::MAX), |store| store.log().durable())
+    pub fn confirmed(&self) -> Index {
+        self.engine.store().map_or(Index(0), |store| store.log().confirmed())
     }
 
     /// Asks for a wake-up when the log has got further, and looks once more: it may have done so just now.
@@ -342,9 +343,9 @@ impl EventLoop {
 
     /// Sends replies that waited for the log and wait no longer.
     fn release_gated(self: &Rc<Self>) {
-        let durable = self.durable();
+        let confirmed = self.confirmed();
         let (still, left): (Vec<_>, Vec<_>) =
-            self.gated.take().into_iter().partition(|connection| connection.leave(self, durable, Sending::Round));
+            self.gated.take().into_iter().partition(|connection| connection.leave(self, confirmed, Sending::Round));
         left.iter().for_each(|connection| connection.gated.set(false));
         self.count_turns(&left);
         if still.is_empty() {
@@ -420,14 +421,25 @@ impl EventLoop {
             if round.is_multiple_of(SECOND) {
                 self.look_at_clients();
             }
+            if let Some(overdue) = self.engine.overdue() {
+                self.give_up(overdue);
+            }
             // One loop does the work for the server as a whole.
             if self.index == 0 {
+                self.engine.look_at_confirmations();
                 // The bound may have been lowered.
                 self.engine.bound_clients();
                 self.engine.sample();
                 self.engine.begin_scheduled_backup();
                 self.expire(round.is_multiple_of(SECOND)).await;
             }
+        }
+    }
+
+    /// Ends connections whose replies have waited too long for replicas to have a record through `overdue`.
+    fn give_up(&self, overdue: Index) {
+        for connection in self.gated.borrow().iter() {
+            connection.give_up_if_overdue(self, overdue);
         }
     }
 

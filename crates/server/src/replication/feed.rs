@@ -73,6 +73,7 @@ impl Feed {
             host: self.host.clone(),
             port,
             state: DownstreamState::WaitCopy,
+            version,
             written: Index(0),
             synced: Index(0),
             applied: Index(0),
@@ -297,6 +298,13 @@ fn take_acknowledgements(
                 }
                 other => return Err(unexpected(&other)),
             };
+            let last = engine.store().map_or(Index(0), |store| store.log().last());
+            if written.max(synced).max(applied) > last {
+                return Err(Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("the replica acknowledges what there is not: the log ends with {last}"),
+                ));
+            }
             let mut hold = hold.lock().unwrap_or_else(PoisonError::into_inner);
             // A replica that loses what it has not synced asks for it again.
             let through = synced.max(hold.after());

@@ -239,7 +239,9 @@ impl<'a> Records<'a> {
                     attempt.when_there_is_room(at, acknowledger, || at.store.adopt_history(start))?;
                     *history = Some(start.history);
                 }
-                Frame::Heartbeat { written, .. } => {
+                Frame::Heartbeat { written, confirmed, .. } => {
+                    // If this server is to lead, that much is on more than its own disk.
+                    at.store.log().confirm(confirmed);
                     if std::mem::take(unheard) > 0 {
                         tracing::warn!("messages of the master were dropped: the event loops are behind");
                     }

@@ -142,5 +142,6 @@ fn send_messages(listener: &Listener, sent: Index, out: &mut Outgoing) -> io::Re
 /// Returns where the log ends, for a replica.
 pub fn heartbeat(store: &Store) -> Frame<'static> {
     let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    Frame::Heartbeat { written: store.log().durable(), synced: store.log().synced(), time_ms }
+    let log = store.log();
+    Frame::Heartbeat { written: log.durable(), synced: log.synced(), confirmed: log.confirmed_by_others(), time_ms }
 }

@@ -32,12 +32,18 @@ pub fn wait_for_link(replica: &Server) {
 /// Waits until a replica has all that its master has, and compares the data.
 pub fn is_equal(master: &Server, replica: &Server) {
     let (mut of_master, mut of_replica) = (master.client(), replica.client());
-    // The master may make records of its own meanwhile: keys expire.
-    wait_until("the replica has all", || {
-        field(&mut of_replica, "slave_repl_offset") == field(&mut of_master, "master_repl_offset")
+    let mut looks = Vec::new();
+    // The master may make records of its own meanwhile: keys expire. Then what was compared is of two moments.
+    wait_until("the replica has all, and nothing changes", || {
+        let last = field(&mut of_master, "master_repl_offset");
+        if field(&mut of_replica, "slave_repl_offset") != last {
+            return false;
+        }
+        let look = |client: &mut Client<TcpStream>| (client.ask("DEBUG DIGEST"), client.ask("DBSIZE"));
+        looks = vec![look(&mut of_replica), look(&mut of_master)];
+        field(&mut of_master, "master_repl_offset") == last
     });
-    assert_eq!(of_replica.ask("DEBUG DIGEST"), of_master.ask("DEBUG DIGEST"));
-    assert_eq!(of_replica.ask("DBSIZE"), of_master.ask("DBSIZE"));
+    assert_eq!(looks[0], looks[1]);
 }
 
 /// The directive that allows DEBUG DIGEST.

@@ -37,6 +37,7 @@ use crate::txn::own::{Overlay, OverlayMark};
 use crate::value::Value;
 use haypile_log::Index;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -171,6 +172,8 @@ pub struct Txn<'s> {
     /// The number of rows that the transaction may still read, where it holds no key locks: one, because a single row
     /// is always that of one moment.
     rows_left: Option<u8>,
+    /// Whether the transaction has read rows.
+    has_read: Cell<bool>,
     lookups: Lookups,
     /// The number of keys that were removed because their deadlines had passed.
     expired: u32,
@@ -246,6 +249,7 @@ impl<'s> Txn<'s> {
             next_space: None,
             lapsed: Vec::new(),
             rows_left: None,
+            has_read: Cell::new(false),
             lookups: Lookups::default(),
             expired: 0,
             event_classes: 0,
@@ -409,7 +413,11 @@ impl<'s> Txn<'s> {
 
     /// Returns the newest record whose effects this transaction has read.
     pub fn gate(&self) -> Index {
-        self.gate.get()
+        let (store, gate) = (self.store, self.gate.get());
+        // What the base has is on the disk here, and perhaps nowhere else. Looked at behind all reads: a flush may have
+        // ended in between.
+        let asks = self.has_read.get() && store.log.asks_others();
+        if asks { gate.max(Index(store.applied.load(Ordering::Acquire))) } else { gate }
     }
 
     /// Returns the keys whose meta rows the transaction wrote, some perhaps twice.

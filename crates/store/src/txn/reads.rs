@@ -29,6 +29,7 @@ impl Txn<'_> {
     /// Checks, before each read of a row, that the transaction may go on.
     #[inline]
     pub(crate) fn on_read(&mut self) -> Result<(), Stop> {
+        self.has_read.set(true);
         match &mut self.rows_left {
             None => Ok(()),
             Some(0) => Err(Stop::NeedsLocks),
@@ -42,6 +43,7 @@ impl Txn<'_> {
     /// Checks, before each read of several rows, or of a part of a value that lies in several, that the transaction may
     /// go on.
     pub(crate) fn on_read_many(&self) -> Result<(), Stop> {
+        self.has_read.set(true);
         if self.rows_left.is_none() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 

@@ -152,7 +152,7 @@ impl Txn<'_> {
         // The counter stands for all records so far. The record with which a log begins is no commit, and waits where
         // there is no room.
         let last = self.store.log.last();
-        if last.0 > self.store.opened_at.load(Ordering::Relaxed) {
+        if last.0 > self.store.opened_at.load(Ordering::Relaxed) || self.store.log.asks_others() {
             self.gate.rise(last);
         }
         sum

@@ -45,6 +45,7 @@ impl Engine {
         let _alone = self.hold_exclusion();
         let start = store.lead().map_err(|error| error.to_string())?;
         self.refuse_writes_of_replica();
+        self.look_at_confirmations();
         tracing::info!("the data lead from record {} on, in history {}", start.after().next(), start.history);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The facts of replication, which INFO and ROLE tell: which server this one follows, and who follows it.
 
+use crate::run::replication::confirmations::Confirmations;
 use crate::run::replication::messages::Listeners;
 use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_commands::host::Failover;
@@ -67,6 +68,8 @@ pub struct Downstream {
     /// The port that the replica says it listens on.
     pub port: u16,
     pub state: DownstreamState,
+    /// The version of the store whose records the replica gets.
+    pub version: u64,
     pub written: Index,
     pub synced: Index,
     pub applied: Index,
@@ -129,6 +132,7 @@ pub struct Replication {
     /// Held while the master is changed: each change is told to the threads before the next one is made.
     pub(crate) changing: Mutex<()>,
     pub(crate) listeners: Listeners,
+    pub(crate) confirmations: Confirmations,
 }
 
 #[derive(Default)]
@@ -180,6 +184,23 @@ impl Replication {
         (applied, online().filter(|replica| replica.synced >= through).count())
     }
 
+    /// Returns the last record that so many replicas of the store of this version have, in memory and handed to their
+    /// operating systems, or on their disks. A replica that has come back while its former connection is still there
+    /// counts once.
+    pub(crate) fn acknowledged_by(&self, replicas: usize, version: u64, on_disk: bool) -> Index {
+        let state = self.state();
+        let mut reached: BTreeMap<(&str, u16), Index> = BTreeMap::new();
+        let online = state.downstream.values().filter(|replica| replica.state == DownstreamState::Online);
+        for replica in online.filter(|replica| replica.version == version) {
+            let has = if on_disk { replica.synced } else { replica.written }.min(replica.applied);
+            let entry = reached.entry((&replica.host, replica.port)).or_default();
+            *entry = has.max(*entry);
+        }
+        let mut reached: Vec<Index> = reached.into_values().collect();
+        reached.sort_unstable_by(|left, right| right.cmp(left));
+        replicas.checked_sub(1).and_then(|at| reached.get(at)).copied().unwrap_or_default()
+    }
+
     /// Returns how many replicas get records and have acknowledged some within `lag_max`.
     pub(crate) fn good_replicas(&self, lag_max: Duration) -> usize {
         let is_good = |replica: &&Downstream| {
@@ -221,5 +242,49 @@ impl Upstream {
     /// Returns how long the replica has been behind what its master said to have.
     pub fn lag(&self) -> Option<Duration> {
         self.current.map(|current| current.elapsed())
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// Has replicas that have written and synced so much.
+    fn replicas(has: &[(u16, u64, DownstreamState, [u64; 2])]) -> Replication {
+        let replication = Replication::default();
+        for (number, (port, version, state, [written, synced])) in has.iter().enumerate() {
+            let replica = Downstream {
+                host: "a".into(),
+                port: *port,
+                state: *state,
+                version: *version,
+                written: Index(*written),
+                synced: Index(*synced),
+                applied: Index(*written),
+                acknowledged: Instant::now(),
+            };
+            replication.set_downstream(number as u64, replica);
+        }
+        replication
+    }
+
+    #[test]
+    fn a_record_is_acknowledged_by_as_many_replicas_as_have_it() {
+        use DownstreamState::{Online, SendCopy};
+        let has = [
+            (1, 5, Online, [20, 10]),
+            (2, 5, Online, [15, 15]),
+            // The same replica, whose former connection has not ended yet.
+            (1, 5, Online, [18, 18]),
+            // Its records are of another store.
+            (3, 3, Online, [99, 99]),
+            (4, 5, SendCopy, [99, 99]),
+        ];
+        let replication = replicas(&has);
+        let by = |count, on_disk| replication.acknowledged_by(count, 5, on_disk).0;
+        assert_eq!([by(1, false), by(2, false), by(3, false)], [20, 15, 0]);
+        assert_eq!([by(1, true), by(2, true), by(3, true)], [18, 15, 0]);
+        assert_eq!(replication.acknowledged_by(1, 3, false), Index(99));
+        assert_eq!(replicas(&[]).acknowledged_by(1, 5, false), Index(0));
     }
 }

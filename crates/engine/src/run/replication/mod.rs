@@ -1,9 +1,11 @@
 //! The engine's part in replication: what is known of masters and replicas (`facts`), a server that follows and leads
 //! again (`role`) or hands its part over (`failover`), the changes of the store that this asks for (`exchange`), the
-//! locks under which a record of a master takes effect (`locks`), and the messages that travel beside records
-//! (`messages`, `hear`). The connections are the server's, behind `facts::Replicator`; CLIENT LIST shows them
-//! (`shown`).
+//! locks under which a record of a master takes effect (`locks`), replies that wait for replicas (`confirm` and
+//! `confirmations`), and the messages that travel beside records (`messages`, `hear`). The connections are the
+//! server's, behind `facts::Replicator`; CLIENT LIST shows them (`shown`).
 
+pub(crate) mod confirm;
+pub(crate) mod confirmations;
 pub(crate) mod exchange;
 pub(crate) mod facts;
 pub(crate) mod failover;

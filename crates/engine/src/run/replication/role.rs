@@ -76,8 +76,12 @@ impl Engine {
         }
     }
 
-    /// Returns whether there are less good replicas than writes need.
+    /// Returns whether there are less good replicas than writes need, or replicas are late with what they are to have.
     pub(crate) fn lacks_replicas(&self) -> bool {
+        self.refuses_for_late_replicas() || self.lacks_good_replicas()
+    }
+
+    fn lacks_good_replicas(&self) -> bool {
         let config = self.settings.config();
         let (least, lag_max_s) = (config.replication.min_replicas as usize, config.replication.max_lag_s);
         let good = || self.replication.good_replicas(Duration::from_secs(lag_max_s.into()));
