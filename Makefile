@@ -24,7 +24,7 @@ MINUTES ?= 10
 TARGET ?= parser
 RUNS ?= 1000000
 
-.PHONY: help build run test lint docs bench diff crash damage soak fuzz build-tools test-tools harness checked
+.PHONY: help build run test lint docs bench diff crash repl damage soak fuzz build-tools test-tools harness checked
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -67,6 +67,9 @@ diff: test-tools checked ## compare replies with redis-server (SEED=, CASES=)
 crash: checked ## kill and verify (MINUTES=, SEED=)
 	$(CHECKED) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 	$(CHECKED) crash --short-disk --minutes 2 --seed $(SEED)
+
+repl: checked ## kill, stop, cut off and promote servers that follow each other (MINUTES=, SEED=)
+	$(CHECKED) repl --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 damage: checked ## delete, cut and flip files, and compare what comes up (MINUTES=, SEED=)
 	$(CHECKED) damage --minutes $(MINUTES) --seed $(SEED) $(ARGS)

@@ -12,6 +12,7 @@ pub mod hostile;
 pub mod port;
 pub mod quoted;
 pub mod random;
+pub mod repl;
 pub mod server;
 pub mod small_disk;
 pub mod soak;

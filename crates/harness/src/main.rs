@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use haypile_harness::diff::{self, sequence};
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, haypile_binary};
-use haypile_harness::{bench, crash, damage, hostile, soak};
+use haypile_harness::{bench, crash, damage, hostile, repl, soak};
 
 /// Proves and measures a Haypile server from outside, over its sockets.
 #[derive(Parser)]
@@ -25,6 +25,8 @@ enum Program {
     Diff(Diff),
     /// Writes from many connections, kills the server again and again, and verifies every acknowledged write.
     Crash(Crash),
+    /// Kills, stops, cuts off and promotes servers that follow each other, and verifies that they agree.
+    Repl(Repl),
     /// Damages files of a data directory, and compares what comes up with what was acknowledged.
     Damage(Damage),
     /// Measures CPU time per request beside redis-server.
@@ -109,6 +111,23 @@ struct Crash {
     /// On a small disk, a tmpfs, that other files fill and empty again.
     #[arg(long)]
     short_disk: bool,
+}
+
+#[derive(Args)]
+struct Repl {
+    #[command(flatten)]
+    under: Under,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// Connections that write before a disturbance, and as many behind it.
+    #[arg(long, default_value_t = 5)]
+    writers: u64,
+    /// The durability that a reply waits for: os or fsync.
+    #[arg(long, default_value = "os")]
+    durability: String,
 }
 
 #[derive(Args)]
@@ -360,6 +379,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().program {
         Program::Diff(arguments) => run_diff(&arguments),
         Program::Crash(arguments) => run_crash(&arguments),
+        Program::Repl(arguments) => run_repl(&arguments),
         Program::Damage(arguments) => run_damage(&arguments),
         Program::Bench(arguments) => run_bench(&arguments),
         Program::Soak(arguments) => run_soak(&arguments),
@@ -413,6 +433,16 @@ fn run_damage(arguments: &Damage) -> Result<bool> {
         seed: arguments.seed.unwrap_or_else(fresh_seed),
         time: Duration::from_secs_f64(arguments.minutes * 60.0),
         fsync: durability == "fsync",
+    })
+}
+
+fn run_repl(arguments: &Repl) -> Result<bool> {
+    let durability = &arguments.durability;
+    repl::run(&repl::Options {
+        server: arguments.under.template(&format!("--durability {durability} {}", repl::DIRECTIVES))?,
+        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        time: Duration::from_secs_f64(arguments.minutes * 60.0),
+        writers: arguments.writers,
     })
 }
 

@@ -13,10 +13,10 @@ mod value;
 mod collections;
 mod strings;
 mod transactions;
-mod writer;
+pub(crate) mod writer;
 
 mod inspect;
-mod observe;
+pub(crate) mod observe;
 
 mod backups;
 mod counters;
@@ -58,7 +58,7 @@ const SHARED: u64 = 4;
 const FLUSHED: [Database; 2] = [8, 9];
 const SWAPPED: [Database; 2] = [10, 11];
 /// All databases of writers.
-const USED: [Database; 8] = [0, 1, 2, 3, 8, 9, 10, 11];
+pub(crate) const USED: [Database; 8] = [0, 1, 2, 3, 8, 9, 10, 11];
 
 /// The way in which a round ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,20 +177,11 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(options: &'a Options) -> Result<Run<'a>> {
         ensure!(options.writers >= 4, "at least 4 writers, for each role one");
-        let role = |number: u64| match number {
-            0 | 1 => (FLUSHED[number as usize], Role::Flusher),
-            2 => (SWAPPED[0], Role::Swapper(SWAPPED[1])),
-            _ => ((number % SHARED) as Database, Role::Plain),
-        };
-        let make = |number: u64| {
-            let (home, role) = role(number);
-            Writer::new(number, home, role, options.seed)
-        };
         Ok(Run {
             options,
             place: Workplace::new("crash", None)?,
             random: Random::of_part(options.seed, u64::MAX),
-            writers: (0..options.writers).map(make).collect(),
+            writers: make_writers(options.writers, options.seed),
             server: None,
             totals: Totals::default(),
             backups: Backups::default(),
@@ -390,8 +381,21 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Makes writers: two that flush their databases, one that swaps its own, and plain ones.
+pub(crate) fn make_writers(count: u64, seed: u64) -> Vec<Writer> {
+    let make = |number: u64| {
+        let (home, role) = match number {
+            0 | 1 => (FLUSHED[number as usize], Role::Flusher),
+            2 => (SWAPPED[0], Role::Swapper(SWAPPED[1])),
+            _ => ((number % SHARED) as Database, Role::Plain),
+        };
+        Writer::new(number, home, role, seed)
+    };
+    (0..count).map(make).collect()
+}
+
 /// Divides the keys that were seen by writer; every key belongs to one.
-fn by_writer(seen: Seen, writers: &[Writer]) -> Result<Vec<Seen>> {
+pub(crate) fn by_writer(seen: Seen, writers: &[Writer]) -> Result<Vec<Seen>> {
     let (from, until) = (seen.from, seen.until);
     let mut parts: BTreeMap<String, Seen> = BTreeMap::new();
     for (place, entry) in seen.keys {
@@ -428,6 +432,7 @@ fn check_ends<'e>(ends: impl Iterator<Item = (&'e str, &'e End)>, ending: Ending
     for (name, end) in ends {
         match end {
             End::Wrong(text) => bail!("{name} {text}"),
+            End::Refused => bail!("{name} its writes are refused"),
             End::Broken(error) if ending == Ending::KillInFlushall => bail!("{name} its connection broke: {error}"),
             _ => {}
         }

@@ -61,8 +61,17 @@ pub enum End {
     Stopped,
     /// The connection broke; operations are in flight.
     Broken(io::Error),
+    /// The server takes no writes any more; it has refused all operations in flight.
+    Refused,
     /// A reply was wrong.
     Wrong(String),
+}
+
+/// The errors of a server that takes no writes: a replica's, one's that is about to be one.
+const REFUSALS: [&[u8]; 5] = [b"READONLY ", b"LOADING ", b"NOREPLICAS ", b"EXECABORT ", b"MASTERDOWN "];
+
+fn is_refusal(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if REFUSALS.iter().any(|refusal| text.starts_with(refusal)))
 }
 
 /// A writer's progress in its journal, for other threads.
@@ -95,6 +104,8 @@ pub struct Writer {
     pub operations_sent: u64,
     pub operations_acknowledged: u64,
     journal: Option<Journal>,
+    /// The last reply was a refusal.
+    is_refused: bool,
 }
 
 impl Writer {
@@ -111,6 +122,7 @@ impl Writer {
             operations_sent: 0,
             operations_acknowledged: 0,
             journal: None,
+            is_refused: false,
         }
     }
 
@@ -137,6 +149,12 @@ impl Writer {
         let (done, rest) = journal.operations.split_at(from as usize);
         done.iter().flat_map(|operation| &operation.effects).for_each(|effect| state.apply(effect));
         (state, &rest[..(until - from) as usize])
+    }
+
+    /// Returns the state when the journal began, and all operations since.
+    pub fn journal(&self) -> (State, &[Operation]) {
+        let operations = self.journal.as_ref().map_or(0, |journal| journal.operations.len());
+        self.journal_between(0, operations as u64)
     }
 
     /// Writes until told to stop or until the connection breaks.
@@ -170,6 +188,7 @@ impl Writer {
             }
             match self.read_replies(&mut client) {
                 Ok(None) => {}
+                Ok(Some(_)) if self.is_refused => return End::Refused,
                 Ok(Some(text)) => return End::Wrong(text),
                 Err(error) => return End::Broken(error),
             }
@@ -215,6 +234,7 @@ impl Writer {
         while let Some(operation) = self.in_flight.front() {
             if let [Effect::Draw(place, count)] = &operation.effects[..] {
                 let (place, count, reply) = (place.clone(), *count, client.read()?);
+                self.is_refused = is_refusal(&reply);
                 if let Err(text) = self.on_drawn(&place, count, &reply) {
                     return Ok(Some(text));
                 }
@@ -223,6 +243,7 @@ impl Writer {
             for (command, expected) in operation.commands.iter().zip(&operation.replies) {
                 let reply = client.read()?;
                 if reply != *expected {
+                    self.is_refused = is_refusal(&reply);
                     let command = quote_short(command);
                     return Ok(Some(format!("{command} was answered by {reply} instead of {expected}")));
                 }
