@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{Flow, Relay};
-use crate::client::{Client, info_field};
+use crate::client::{Client, Reply, info_field};
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 
 pub const NODES: usize = 3;
@@ -161,9 +161,22 @@ impl Cluster {
             Some(master) => format!("REPLICAOF 127.0.0.1 {}", self.nodes[number].relays[master].port()),
             None => "REPLICAOF NO ONE".into(),
         };
-        let reply = self.client(number)?.command(&command)?;
+        let reply = self.command(number, &command)?;
         ensure!(reply.bytes().is_some_and(|text| text.starts_with(b"OK")), "{command} was answered by {reply}");
         Ok(())
+    }
+
+    /// Sends a command, again while the node opens its data.
+    pub fn command(&self, number: usize, command: &str) -> Result<Reply> {
+        let begin = Instant::now();
+        loop {
+            let reply = self.client(number)?.command(command)?;
+            let is_loading = reply.error().is_some_and(|error| error.starts_with("LOADING"));
+            if !is_loading || begin.elapsed() > SETTLE_MAX {
+                return Ok(reply);
+            }
+            sleep(LOOK);
+        }
     }
 
     /// Waits until a node takes writes. Where replies wait for replicas, it has some.
@@ -233,7 +246,7 @@ impl Cluster {
     }
 
     fn digest(&self, number: usize) -> Result<String> {
-        Ok(self.client(number)?.command("DEBUG DIGEST")?.to_string())
+        Ok(self.command(number, "DEBUG DIGEST")?.to_string())
     }
 
     /// Sets a directive on all nodes.

@@ -185,8 +185,7 @@ impl Course<'_> {
         let follower = self.cluster.nodes[next].follows;
         let next = if follower == Some(self.master) { next } else { follower.context("a replica follows a node")? };
         let to = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 10000", self.cluster.port(next)?);
-        let mut client = self.cluster.client(self.master)?;
-        let reply = client.command(&to)?;
+        let reply = self.cluster.command(self.master, &to)?;
         // The replica may be about to connect again.
         if let Some(error) = reply.error() {
             ensure!(error.contains("is not"), "{to} was answered by {error}");

@@ -1,16 +1,15 @@
 //! A master's side of one connection: it sends a replica the log as it grows, or a copy's list, or a copy's files.
 
 use crate::replication::copies::Copy;
-use crate::replication::send::{Announcer, HEARTBEAT, Sender, heartbeat};
+use crate::replication::send::{HEARTBEAT, Sender, heartbeat};
 use crate::replication::state::{Answer, Replication};
 use crate::replication::wire::{Incoming, Outgoing, show};
 use haypile_commands::host::ClientType;
 use haypile_engine::{Downstream, DownstreamState, Engine, Listener, StoreRef};
 use haypile_log::{Hold, Index};
 use haypile_replication::frame::Frame;
-use haypile_replication::resync::{self, FullReason, Position, Resync};
-use haypile_replication::{Request, Token};
-use haypile_store::Store;
+use haypile_replication::stream::{self, Sink, Stream};
+use haypile_replication::{FullReason, Position, Request, Token};
 use std::io::{self, Error, Read, Seek, SeekFrom};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +80,7 @@ impl Feed {
         };
         engine.replication.set_downstream(self.number, replica);
         let mut out = Outgoing::new(self.stream.try_clone()?);
-        match decide(&store, at) {
+        match stream::admit(store.log(), at) {
             Ok(hold) => {
                 tracing::info!("replica {}:{port} goes on behind record {}", self.host, at.index);
                 // First: who sees the replica's link up finds the replica here.
@@ -112,7 +111,7 @@ impl Feed {
     ) -> io::Result<()> {
         let progress = self.replication.progress.clone();
         let _following = progress.follow();
-        let reader = store.log().reader(at.index);
+        let records = Stream::begin(store.log(), at);
         // A store that is exchanged is to have no users.
         drop(store);
         let (hold, ended) = (Mutex::new(hold), AtomicBool::new(false));
@@ -130,10 +129,8 @@ impl Feed {
                 let _ = stream.shutdown(Shutdown::Both);
                 taken
             });
-            let (chain, replication) = (reader.chain(), &*self.replication);
-            let histories = Announcer { chain, announced: at.history };
-            let (listener, ended) = (&listener, &ended);
-            let sent = Sender { replication, reader, histories, listener, out, ended, number, version }.run();
+            let (replication, listener, ended) = (&*self.replication, &listener, &ended);
+            let sent = Sender { replication, stream: records, listener, out, ended, number, version }.run();
             // The thread that reads ends with the connection, which may have ended already.
             let _ = stream.shutdown(Shutdown::Both);
             let acknowledged = acknowledged.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
@@ -251,22 +248,6 @@ impl Feed {
         }
         out.send(&Frame::Piece { file, offset, bytes: &[] })?;
         out.flush()
-    }
-}
-
-/// Looks how a replica goes on: behind its last record, with a hold on all that come then.
-///
-/// # Errors
-/// The reason why the replica needs a copy.
-fn decide(store: &Store, at: Position) -> Result<Hold, FullReason> {
-    let log = store.log();
-    // Held first: what is decided then is not purged in between.
-    let hold = log.hold_after(at.index);
-    let first = log.stats().first;
-    match (resync::decide(&log.histories(), first, log.last(), at), hold) {
-        (Resync::Partial, Some(hold)) => Ok(hold),
-        (Resync::Partial, None) => Err(FullReason::Purged { first, index: at.index }),
-        (Resync::Full(why), _) => Err(why),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::replication::state::{Registered, Replication};
 use crate::replication::wire::{Incoming, Outgoing};
 use haypile_engine::{Link, Master};
 use haypile_replication::frame::Frame;
-use haypile_replication::{FileEntry, Manifest, Request};
+use haypile_replication::{FileEntry, Manifest, Request, Sink};
 use std::fs::File;
 use std::io::{self, Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ use haypile_engine::{Engine, FollowerLocks, Link, Master, Told, Upstream};
 use haypile_log::{History, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::resync::Position;
-use haypile_replication::{Manifest, Request};
+use haypile_replication::{Manifest, Request, Sink};
 use haypile_store::{FollowError, KeyEvent, Store};
 use std::io::{self, Error, ErrorKind};
 use std::net::TcpStream;

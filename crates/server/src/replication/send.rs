@@ -3,10 +3,11 @@
 use crate::replication::state::Replication;
 use crate::replication::wire::Outgoing;
 use haypile_engine::{Listener, Told};
-use haypile_log::{Chain, History, Index, Next, Reader};
-use haypile_replication::frame::{Frame, RecordFrame};
+use haypile_log::Index;
+use haypile_replication::frame::Frame;
+use haypile_replication::{Sink, Stream};
 use haypile_store::Store;
-use std::io::{self, Error};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,8 +17,7 @@ pub const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Sends records to one replica.
 pub struct Sender<'a> {
     pub replication: &'a Replication,
-    pub reader: Reader,
-    pub histories: Announcer,
+    pub stream: Stream,
     /// Messages for the replica's clients.
     pub listener: &'a Listener,
     pub out: Outgoing,
@@ -36,21 +36,21 @@ impl Sender<'_> {
         while self.goes_on() {
             // In this order: progress in between ends the wait.
             let seen = self.replication.progress.count();
-            let before = self.reader.position();
+            let before = self.stream.sent();
             self.send_what_is_there()?;
-            let sent = Index(self.reader.position().0 - 1);
+            let sent = self.stream.sent();
             send_messages(self.listener, sent, &mut self.out)?;
             if self.replication.tells(self.number, sent) {
                 self.out.send(&Frame::Promote { index: sent })?;
             }
-            let is_idle = self.reader.position() == before;
+            let is_idle = sent == before;
             if is_idle || looked.is_none_or(|looked| looked.elapsed() >= HEARTBEAT) {
                 looked = Some(Instant::now());
                 let dropped = self.listener.take_dropped();
                 if dropped > 0 {
                     tracing::warn!("{dropped} messages had no room in the queue of a replica that reads slowly");
                 }
-                self.histories.announce(sent, None, &mut self.out)?;
+                self.stream.send_histories(&mut self.out)?;
             }
             let Some(store) = self.replication.engine.store() else { return Ok(()) };
             self.out.send(&heartbeat(&store))?;
@@ -67,60 +67,12 @@ impl Sender<'_> {
 
     fn send_what_is_there(&mut self) -> io::Result<()> {
         while self.goes_on() && self.replication.forced.load(Ordering::Relaxed) != self.number {
-            let record = match self.reader.next().map_err(|error| Error::other(error.to_string()))? {
-                Next::Record(record) => record,
-                Next::UpToDate => return Ok(()),
-                Next::Gap(first) => {
-                    return Err(Error::other(format!("the replica is too far behind: the log begins with {first}")));
-                }
-            };
-            if record.history != self.histories.announced {
-                let before = Index(record.index.0 - 1);
-                self.histories.announce(before, Some(record.history), &mut self.out)?;
+            if !self.stream.send_next(&mut self.out)? {
+                return Ok(());
             }
-            self.out.send(&Frame::Record(RecordFrame::from(&record)))?;
-            send_messages(self.listener, record.index, &mut self.out)?;
+            send_messages(self.listener, self.stream.sent(), &mut self.out)?;
         }
         Ok(())
-    }
-}
-
-/// Names the histories that a replica has still to go through.
-pub struct Announcer {
-    pub chain: Chain,
-    /// The history that the replica is in.
-    pub announced: History,
-}
-
-impl Announcer {
-    /// Names the histories behind the replica's that begin where the replica is, at `sent`: all of them, or those
-    /// through the one of the next record.
-    ///
-    /// # Errors
-    /// The history of the next record does not come then: frames of records do not say which one they are of. Or the
-    /// connection broke.
-    fn announce(&mut self, sent: Index, through: Option<History>, out: &mut Outgoing) -> io::Result<()> {
-        let histories = self.chain.histories();
-        let starts = histories.starts();
-        let Some(at) = starts.iter().rposition(|start| start.history == self.announced) else {
-            return Err(Error::other("the replica's history is not known any more"));
-        };
-        for start in &starts[at + 1..] {
-            if start.after() > sent || through == Some(self.announced) {
-                break;
-            }
-            if start.parent().is_none() {
-                return Err(Error::other("data were loaded past the log: the replica needs a copy"));
-            }
-            out.send(&Frame::History(*start))?;
-            self.announced = start.history;
-        }
-        match through {
-            Some(through) if through != self.announced => {
-                Err(Error::other(format!("record {} is of a history that does not begin there", sent.next())))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::stream::peer_of;
 use haypile_commands::host::ClientType;
 use haypile_engine::{Engine, ShownServer};
+use haypile_replication::Sink;
 use haypile_replication::frame::{self, Decoded, Frame};
 use std::cell::Cell;
 use std::io::{self, Error, ErrorKind, Read, Write};
@@ -99,15 +100,17 @@ pub struct Outgoing {
     buffer: Vec<u8>,
 }
 
+impl Sink for Outgoing {
+    /// Sends a frame, now or together with those that follow.
+    fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        frame.encode(&mut self.buffer);
+        if self.buffer.len() >= SEND_BYTES { self.flush() } else { Ok(()) }
+    }
+}
+
 impl Outgoing {
     pub fn new(stream: TcpStream) -> Outgoing {
         Outgoing { stream, buffer: Vec::new() }
-    }
-
-    /// Sends a frame, now or together with those that follow.
-    pub fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
-        frame.encode(&mut self.buffer);
-        if self.buffer.len() >= SEND_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Sends the gathered frames.
