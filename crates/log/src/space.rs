@@ -152,9 +152,26 @@ impl Shared {
             }
             gone.into_iter().map(|held| held.segment).collect()
         };
-        for segment in &gone {
-            // A file that cannot be removed now is found and purged after the next open.
-            drop(self.files.remove(&segment.path));
+        self.remove_in_order(gone);
+    }
+
+    /// Removes files of segments, the oldest first, each for good before the next one. What cannot be removed now, and
+    /// all behind it, waits for the next call, or is found after the next open.
+    ///
+    /// Invariant: the segments that a power failure or an error leaves have no hole: a segment ends where the next one
+    /// that is there begins.
+    fn remove_in_order(&self, gone: Vec<Arc<Segment>>) {
+        let mut doomed = self.doomed.lock();
+        doomed.extend(gone);
+        while let Some(segment) = doomed.front() {
+            match self.files.remove(&segment.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return,
+                _ => {}
+            }
+            if self.files.sync_dir(&self.options.dir).is_err() {
+                return;
+            }
+            doomed.pop_front();
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::histories::Histories;
 use crate::options::Options;
 use crate::phase::Phase;
 use crate::queue::{Part, Queue};
-use crate::segment::{Active, Held, Spare, segment_name, unfinished_name};
+use crate::segment::{Active, Held, Segment, Spare, segment_name, unfinished_name};
 
 /// The most that a record costs beyond its body: its header, and a group of its own.
 pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_BYTES) as u64;
@@ -50,6 +50,9 @@ pub(crate) struct Shared {
     /// none.
     pub budget: Budget,
 
+    /// Segments that were purged and whose files are still to be removed, the oldest first. Held across its I/O, by
+    /// those who purge only; no lock is taken in it.
+    pub doomed: Mutex<VecDeque<Arc<Segment>>>,
     pub wakes: Mutex<Arc<[Wake]>>,
     /// Told of each advance, by whichever thread.
     pub on_advance: OnceLock<Wake>,
@@ -238,6 +241,7 @@ impl Shared {
             turn: Mutex::new(()),
             busy: AtomicBool::new(false),
             budget: Budget::new(),
+            doomed: Mutex::default(),
             wakes: Mutex::new(Arc::new([])),
             on_advance: OnceLock::new(),
             end: Mutex::new(None),

@@ -71,6 +71,30 @@ impl RecordLocks for NoReaders {
     }
 }
 
+/// The way in which a process ends.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// A clean stop.
+    Stop,
+    /// A kill: the machine goes on.
+    Kill,
+    /// The machine's power goes. The seed says which unsynced bytes are left.
+    LosePower(u64),
+}
+
+/// The disks of a node whose process has ended.
+pub struct Rest {
+    disk: ForgetfulFiles,
+    open_base: OpenBase,
+}
+
+impl Rest {
+    /// Starts a process over these disks.
+    pub fn start(self, change: fn(&mut StoreOptions)) -> Node {
+        Node::start(self.disk, self.open_base, change)
+    }
+}
+
 /// A store with its files and its base.
 pub struct Node {
     pub store: Arc<Store>,
@@ -122,6 +146,19 @@ impl Node {
 
     fn again(self) -> Node {
         Node::start(self.disk.clone(), self.open_base.clone(), self.change)
+    }
+
+    /// Ends the process, and keeps what is on its disks.
+    pub fn end(self, how: End) -> Rest {
+        match how {
+            End::Stop => self.store.close().expect("nothing is broken"),
+            End::Kill => self.die(),
+            End::LosePower(seed) => {
+                self.die();
+                self.disk.crash(seed);
+            }
+        }
+        Rest { disk: self.disk.clone(), open_base: self.open_base.clone() }
     }
 
     /// Stops cleanly and starts again.

@@ -64,7 +64,7 @@ pub fn holds(node: &Node, model: &Model, seed: u64) {
 
 /// Returns the rows that stand for data and for facts that all nodes have to agree about, in the base, with everything
 /// in it that is not dead.
-pub(super) fn replicated(node: &Node) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub fn replicated(node: &Node) -> BTreeMap<Vec<u8>, Vec<u8>> {
     node.store.flush_now().expect("nothing is broken");
     wait_for_reclaims(&node.store);
     // Rows of objects without an owner go when a compaction comes upon them.
