@@ -28,6 +28,9 @@ pub enum FullReason {
     OtherHistory(History),
     /// The replica has records that the master's way does not have: both share those through this index.
     Beyond { shared: Index, index: Index },
+    /// The replica has all that the master has, and more of the same history: the master itself follows, and has not
+    /// caught up, or it has lost its end.
+    Ahead { last: Index, index: Index },
     /// The master's log begins with this record: those that the replica lacks are gone.
     Purged { first: Index, index: Index },
 }
@@ -37,6 +40,7 @@ impl FullReason {
     pub fn shared(&self) -> Index {
         match self {
             FullReason::Beyond { shared, .. } => *shared,
+            FullReason::Ahead { last, .. } => *last,
             _ => Index(0),
         }
     }
@@ -54,6 +58,9 @@ impl fmt::Display for FullReason {
                 "the replica's records from {} to {index} are none of this log's: another one went on without it",
                 shared.next()
             ),
+            FullReason::Ahead { last, index } => {
+                write!(f, "the replica's last record is {index}, and this log's is {last}: the replica is ahead of it")
+            }
             FullReason::Purged { first, index } => write!(
                 f,
                 "the replica's last record is {index}, and the oldest one that the log still has is {first}: see log-retention-size"
@@ -71,10 +78,12 @@ pub fn decide(chain: &Histories, first: Index, last: Index, replica: Position) -
         let is_empty = index == Index(0);
         return Resync::Full(if is_empty { FullReason::Empty } else { FullReason::OtherHistory(history) });
     };
-    // The newest history has no end: the log's own end is where the master's way ends.
-    let shared = shared.min(last);
     if shared < index {
         return Resync::Full(FullReason::Beyond { shared, index });
+    }
+    // The newest history has no end: the log's own end is where the master's way ends.
+    if last < index {
+        return Resync::Full(FullReason::Ahead { last, index });
     }
     if index.next() < first {
         return Resync::Full(FullReason::Purged { first, index });
@@ -113,7 +122,7 @@ mod tests {
         check(at(2, 5), 7, purged(7, 5));
         check(at(2, 9), 1, beyond(8, 9));
         check(at(3, 10), 11, Resync::Partial);
-        check(at(3, 11), 1, beyond(10, 11));
+        check(at(3, 11), 1, Resync::Full(FullReason::Ahead { last: Index(10), index: Index(11) }));
         check(at(9, 3), 1, Resync::Full(FullReason::OtherHistory(name(9))));
     }
 

@@ -351,6 +351,38 @@ fn writes_wait_for_replicas_as_far_as_they_are_asked_to() {
 }
 
 #[test]
+fn a_replica_does_not_go_back_to_where_its_new_master_is() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &DEBUG);
+    let ahead = replica_of(&master, &dirs[1], &DEBUG);
+    let behind = replica_of(&master, &dirs[2], &DEBUG);
+    is_equal(&master, &behind);
+    let disk_free_min = |value: &str| {
+        assert_eq!(behind.client().ask(&format!("CONFIG SET disk-free-min {value}")), "+OK\r\n");
+    };
+    disk_free_min("1000000gb");
+    let (mut writer, mut stuck) = (master.client(), behind.client());
+    wait_until("it takes no more", || {
+        writer.ask("INCR n");
+        !field(&mut stuck, "master_link_error").is_empty()
+    });
+    fill(&mut writer, 0, 50);
+    is_equal(&master, &ahead);
+    let mut client = ahead.client();
+    let last = field(&mut client, "slave_repl_offset");
+    assert_ne!(field(&mut behind.client(), "slave_repl_offset"), last);
+    client.ask(&format!("REPLICAOF 127.0.0.1 {}", behind.port));
+    wait_until("it is refused", || field(&mut client, "master_link_error").contains("ahead of it"));
+    assert_eq!((client.ask("GET key:7"), field(&mut client, "slave_repl_offset")), ("$7\r\nvalue:7\r\n".into(), last));
+    disk_free_min("0");
+    wait_for_link(&ahead);
+    is_equal(&master, &ahead);
+    let copies = std::fs::read_dir(dirs[2].path().join("copies")).map_or(0, Iterator::count);
+    assert_eq!(copies, 0, "records were enough");
+    [ahead, behind, master].into_iter().for_each(Server::stop);
+}
+
+#[test]
 fn a_replica_that_takes_writes_is_refused() {
     let dir = TempDir::new();
     let said = process::fails(dir.path(), free_port(), &["--replica-read-only", "no"]);

@@ -51,6 +51,9 @@ struct Member {
     audited: Index,
     /// The reign of the leader to which it was connected last, if it has gone no way of its own since.
     in_step: Option<u64>,
+    /// The last record that it had when its power was lost, without syncs: until it has as much again, it is not
+    /// promoted.
+    had: Index,
 }
 
 /// A copy of a node's data, which its replica has still to put in place.
@@ -97,7 +100,7 @@ impl<'s> Cluster<'s> {
         let member = |number: usize| {
             let change = if number == 0 { leads } else { follows };
             let life = Life::Up(Node::new(&MemoryBases, change));
-            Member { life, follows: (number > 0).then_some(0), audited: Index(0), in_step: None }
+            Member { life, follows: (number > 0).then_some(0), audited: Index(0), in_step: None, had: Index(0) }
         };
         let members: Vec<Member> = (0..NODES).map(member).collect();
         let mut cluster = Cluster {
@@ -319,11 +322,13 @@ impl<'s> Cluster<'s> {
                 self.members[number].in_step =
                     self.members[master].in_step.or((master == self.leader).then_some(self.reign));
             }
+            // The master is on its way to where the replica is.
+            Err(FullReason::Ahead { .. }) if of_master.store.follows() => {}
             Err(why) => {
-                if let FullReason::Beyond { .. } = why {
-                    count(&self.seen.beyond, 1);
-                    assert!(!was_in_step, "a master never comes back with less than its replica has: {why}");
-                }
+                count(&self.seen.beyond, matches!(why, FullReason::Beyond { .. }).into());
+                // A master never comes back with less than its replica has, and each knows the other's history.
+                let is_gone = matches!(why, FullReason::Purged { .. });
+                assert!(!was_in_step || is_gone, "no copy where records are enough: {why}");
                 self.tell(|| format!("{number} fetches a copy of {master}: {why}"));
                 // One moment of the master, on its disk.
                 of_master.sync();
@@ -347,7 +352,7 @@ impl<'s> Cluster<'s> {
         self.tell(|| format!("{replica} adopts a copy of {from}"));
         self.drop_links(replica);
         self.members[replica].life = Life::Up(node);
-        self.members[replica].in_step = None;
+        (self.members[replica].in_step, self.members[replica].had) = (None, Index(0));
         self.begin(replica);
         self.connect(replica);
     }
@@ -385,6 +390,9 @@ impl<'s> Cluster<'s> {
         self.drop_links(number);
         self.copies.retain(|copy| copy.from != number && copy.replica != number);
         let Life::Up(node) = std::mem::replace(&mut self.members[number].life, Life::Gone) else { return };
+        if matches!(how, End::LosePower(_)) && self.durability == Durability::Os {
+            self.members[number].had = node.store.log().last();
+        }
         self.members[number].life = Life::Down(node.end(how));
         if number == self.leader {
             // Clients lose their connections.
@@ -466,8 +474,11 @@ impl<'s> Cluster<'s> {
         let others: Vec<usize> = (0..NODES).filter(|number| *number != self.leader).collect();
         // Where replies wait for replicas, any of them may be the one.
         let all_there = others.iter().all(|number| self.node(*number).is_some_and(|node| node.store.follows()));
-        let is_candidate = |number: &&usize| self.members[**number].in_step == Some(self.reign);
         let last = |number: &usize| self.node(*number).map(|node| node.store.log().last());
+        let is_candidate = |number: &&usize| {
+            let Member { in_step, had, .. } = self.members[**number];
+            in_step == Some(self.reign) && last(number) >= Some(had)
+        };
         let most = others.iter().filter(is_candidate).max_by_key(|number| last(number)).copied();
         most.filter(|number| all_there && self.is_up(*number))
     }
@@ -477,11 +488,14 @@ impl<'s> Cluster<'s> {
         let others: Vec<usize> = (0..NODES).filter(|number| *number != self.leader).collect();
         for number in others {
             self.start_as(number, false);
+            if self.members[number].follows.is_none() {
+                self.follow(number, self.leader);
+            }
         }
         match self.choose() {
             Some(next) => self.promote_to(next, false),
             // Nobody else can have what was acknowledged: in step was only the leader itself.
-            None => self.acknowledged.clear(),
+            None => (self.acknowledged, self.reign) = (Vec::new(), self.reign + 1),
         }
     }
 

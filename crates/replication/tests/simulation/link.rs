@@ -8,7 +8,7 @@ use haypile_store::testing::node::NoReaders;
 use std::collections::VecDeque;
 use std::io;
 
-/// What a replica says of its log: through where it is written, synced and applied.
+/// The state of a replica's log, as it says: through where it is written, synced and applied.
 pub type Acknowledged = [Index; 3];
 
 pub struct Link {

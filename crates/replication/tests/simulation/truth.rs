@@ -1,4 +1,4 @@
-//! What is true of all nodes together: each record, and the content that it led to.
+//! The truth about all nodes together: each record, and the content that it led to.
 
 use haypile_log::{Histories, History, Index, Next, Through};
 use haypile_store::testing::model::{Model, check};

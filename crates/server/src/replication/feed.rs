@@ -91,6 +91,8 @@ impl Feed {
                 out.flush()?;
                 self.stream_records(engine, store, version, at, hold, out)
             }
+            // This server is on its way to where the replica is: a copy would take the replica back.
+            Err(why @ FullReason::Ahead { .. }) if store.follows() => self.refuse(&why.to_string()),
             Err(why) => {
                 tracing::info!("replica {}:{port} needs a copy: {why}", self.host);
                 drop(store);
