@@ -51,8 +51,7 @@ struct Member {
     audited: Index,
     /// The reign of the leader to which it was connected last, if it has gone no way of its own since.
     in_step: Option<u64>,
-    /// The last record that it had when its power was lost, without syncs: until it has as much again, it is not
-    /// promoted.
+    /// The last record that it had when its power was lost, without syncs: nobody with less is promoted at will.
     had: Index,
 }
 
@@ -464,7 +463,9 @@ impl<'s> Cluster<'s> {
 
     /// Has the replica lead that has most, if all replicas are there: one that is not may have what was acknowledged.
     fn promote(&mut self) {
-        if let Some(next) = self.choose() {
+        let had = self.members.iter().map(|member| member.had).max();
+        let next = self.choose();
+        if let Some(next) = next.filter(|next| self.node(*next).map(|node| node.store.log().last()) >= had) {
             self.promote_to(next, false);
         }
     }
@@ -475,10 +476,7 @@ impl<'s> Cluster<'s> {
         // Where replies wait for replicas, any of them may be the one.
         let all_there = others.iter().all(|number| self.node(*number).is_some_and(|node| node.store.follows()));
         let last = |number: &usize| self.node(*number).map(|node| node.store.log().last());
-        let is_candidate = |number: &&usize| {
-            let Member { in_step, had, .. } = self.members[**number];
-            in_step == Some(self.reign) && last(number) >= Some(had)
-        };
+        let is_candidate = |number: &&usize| self.members[**number].in_step == Some(self.reign);
         let most = others.iter().filter(is_candidate).max_by_key(|number| last(number)).copied();
         most.filter(|number| all_there && self.is_up(*number))
     }
