@@ -177,6 +177,8 @@ enum OtherBench {
     Giants(BenchGiants),
     /// Measures the cost of an import of an RDB file beside redis-server, and kills one in the middle.
     Import(BenchImport),
+    /// Masters and replicas beside redis-server's, full resyncs, promotions.
+    Replication(BenchReplication),
     /// Draws the charts anew from the tables of benchmarks.md, without measuring.
     Charts(BenchCharts),
 }
@@ -332,6 +334,24 @@ struct BenchImport {
 }
 
 #[derive(Args)]
+struct BenchReplication {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// The number of rounds, whose median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// SETs of one run.
+    #[arg(long, default_value_t = 1_500_000)]
+    requests: u64,
+    /// Values of a kilobyte for the full resync.
+    #[arg(long, default_value_t = 5_000_000)]
+    sync_keys: u64,
+    /// The directory of the data, on a real disk.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
 struct BenchCharts {
     /// The directory of benchmarks.md and the charts.
     #[arg(long, default_value = "docs")]
@@ -465,6 +485,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Collections(collections)) => return run_bench_collections(collections),
         Some(OtherBench::Giants(giants)) => return run_bench_giants(giants),
         Some(OtherBench::Import(import)) => return run_bench_import(import),
+        Some(OtherBench::Replication(replication)) => return run_bench_replication(replication),
         Some(OtherBench::Charts(charts)) => return bench::charts::write(&charts.write_to).map(|()| true),
         None => {}
     }
@@ -569,6 +590,22 @@ fn run_bench_giants(arguments: &BenchGiants) -> Result<bool> {
         window: Duration::from_secs_f64(if common.quick { 0.5 } else { arguments.seconds }),
         dir: arguments.dir.clone(),
         server_cpu: arguments.server_cpu,
+        write_to: common.page(),
+    })?;
+    Ok(met || common.quick)
+}
+
+fn run_bench_replication(arguments: &BenchReplication) -> Result<bool> {
+    let common = &arguments.common;
+    let quick = |usual: u64| if common.quick { usual / 50 } else { usual };
+    let met = bench::replication::run(&bench::replication::Options {
+        base: Template::redis("--appendonly yes --auto-aof-rewrite-percentage 0")?,
+        server: common.under.template("")?,
+        rounds: if common.quick { 1 } else { arguments.rounds },
+        requests: quick(arguments.requests),
+        window: Duration::from_secs(if common.quick { 1 } else { 10 }),
+        sync_keys: quick(arguments.sync_keys),
+        dir: arguments.dir.clone(),
         write_to: common.page(),
     })?;
     Ok(met || common.quick)

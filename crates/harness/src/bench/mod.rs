@@ -15,6 +15,7 @@ pub mod import;
 pub mod latency;
 pub mod process;
 mod redis_benchmark;
+pub mod replication;
 mod report;
 pub mod rows;
 pub mod sweep;
