@@ -200,25 +200,21 @@ impl Reader {
 impl Source {
     /// Copies groups from the one that holds `next`. What is retained is always of the active segment.
     fn in_memory(held: &Held, entry: &Retained, next: Index, durable: Index) -> Source {
-        let mut copy = Vec::new();
-        let (mut offset, mut start, mut first, mut last) = (entry.offset, entry.offset, entry.first, entry.last);
-        let mut rest = &entry.bytes[..];
-        while !rest.is_empty() {
-            let GroupHeader { record_bytes, first: group_first, .. } = GroupHeader::sealed(rest);
-            if group_first > durable || group_first > next && copy.len() >= COPY_BYTES {
+        // Where the copy begins, and with which record; and where it ends.
+        let (mut from, mut first, mut end, mut last) = (0, entry.first, 0, entry.last);
+        while end < entry.bytes.len() {
+            let GroupHeader { record_bytes, first: group_first, .. } = GroupHeader::sealed(&entry.bytes[end..]);
+            if group_first > durable || group_first > next && end - from >= COPY_BYTES {
                 last = Index(group_first.0 - 1);
                 break;
             }
-            let (group, behind) = rest.split_at(GROUP_HEADER_BYTES + record_bytes as usize);
             if group_first <= next {
-                copy.clear();
-                (start, first) = (offset, group_first);
+                (from, first) = (end, group_first);
             }
-            copy.extend_from_slice(group);
-            offset += group.len() as u64;
-            rest = behind;
+            end += GROUP_HEADER_BYTES + record_bytes as usize;
         }
         let segment = held.segment.clone();
+        let (copy, start) = (entry.bytes[from..end].to_vec(), entry.offset + from as u64);
         let walk = Walk::within(segment.header.salt, first, start, copy);
         Source { segment, walk, last, in_file: false }
     }

@@ -32,6 +32,15 @@ pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
     Ok(true)
 }
 
+/// The niceness of threads that give way.
+const GIVES_WAY: i32 = 15;
+
+/// Has this thread give way to all others: it copies files, while event loops have clients that wait.
+pub fn give_way() {
+    // Where it may not be changed, it works as the others do.
+    let _ = rustix::process::setpriority_process(None, GIVES_WAY);
+}
+
 /// The mode of files that are created where no configuration says otherwise: their owner's only.
 pub const FILE_MODE: u32 = 0o600;
 

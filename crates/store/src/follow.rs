@@ -13,10 +13,15 @@ use crate::row::{Key, parse_meta_row};
 use crate::stop::Stop;
 use crate::store::Store;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// How long a record waits for room in the log or the memtable before its caller looks whether it is still wanted.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Effects and keys of a record for which no memory is allocated: most records write one key, and its deadline.
+const EFFECTS_INLINE: usize = 4;
+const KEYS_INLINE: usize = 2;
 
 /// The readers that a record must not come between.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +78,7 @@ impl Store {
             Stop::Refused(why) => FollowError::Refused(why.to_string()),
             other => FollowError::Refused(format!("{other:?}")),
         })?;
-        let mut effects = Vec::new();
+        let mut effects = SmallVec::<[Effect<'_>; EFFECTS_INLINE]>::new();
         if record.kind == Kind::Effects {
             parse(record.body, &mut effects).map_err(damaged)?;
         }
@@ -198,8 +203,9 @@ impl Store {
 }
 
 /// Returns the keys that a record names, in the order of their hashes, each once.
-fn named_keys<'e>(effects: &[Effect<'e>]) -> Vec<Key<'e>> {
-    let mut keys: Vec<Key<'e>> = effects.iter().filter_map(Effect::key).filter_map(parse_meta_row).collect();
+fn named_keys<'e>(effects: &[Effect<'e>]) -> SmallVec<[Key<'e>; KEYS_INLINE]> {
+    let mut keys: SmallVec<[Key<'e>; KEYS_INLINE]> =
+        effects.iter().filter_map(Effect::key).filter_map(parse_meta_row).collect();
     keys.sort_unstable_by_key(|key| (key.hash, key.space, key.name));
     keys.dedup_by_key(|key| (key.hash, key.space, key.name));
     keys

@@ -21,6 +21,8 @@ const KEPT: Duration = Duration::from_secs(60);
 pub struct Copies {
     settings: Arc<Settings>,
     copies: Mutex<HashMap<Token, Arc<Copy>>>,
+    /// Held while a copy is made.
+    making: Mutex<()>,
 }
 
 /// A complete copy. Its directory is removed with it.
@@ -44,15 +46,20 @@ impl Copies {
         {
             tracing::warn!("copies for replicas of an earlier start cannot be removed: {}: {error}", dir.display());
         }
-        Copies { settings, copies: Mutex::default() }
+        Copies { settings, copies: Mutex::default(), making: Mutex::default() }
     }
 
-    /// Makes a copy of the data as of now, of the store of this version. Blocks for as long as it takes; asks `goes_on`
-    /// now and then.
+    /// Makes a copy of the data as of now, of the store of this version, unless another one was made meanwhile. Blocks
+    /// for as long as it takes; asks `goes_on` now and then.
     ///
     /// # Errors
     /// A text for people. Nothing is left then.
     pub fn make(&self, store: &Store, version: u64, goes_on: &dyn Fn() -> bool) -> Result<Arc<Copy>, String> {
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another replica's may have been made meanwhile.
+        if let Some(copy) = self.get_recent(version) {
+            return Ok(copy);
+        }
         check_room(store)?;
         let config = self.settings.config();
         let (token, source) = (Token(DirectoryId::random().0), Token(datadir::id(&config.dir)?.0));

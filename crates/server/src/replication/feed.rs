@@ -1,5 +1,6 @@
 //! A master's side of one connection: it sends a replica the log as it grows, or a copy's list, or a copy's files.
 
+use crate::process::give_way;
 use crate::replication::copies::Copy;
 use crate::replication::send::{HEARTBEAT, Sender, heartbeat};
 use crate::replication::state::{Answer, Replication};
@@ -215,6 +216,7 @@ impl Feed {
     /// Sends the files of a copy that the replica asks for.
     fn send_files(&mut self, token: Token) -> io::Result<()> {
         let Some(copy) = self.replication.copies.get(token) else { return self.refuse("there is no such copy") };
+        give_way();
         self.stream.set_write_timeout(Some(self.replication.timeout()))?;
         self.stream.set_read_timeout(Some(self.replication.timeout()))?;
         let mut incoming = Incoming::new(self.stream.try_clone()?, std::mem::take(&mut self.read));

@@ -2,6 +2,7 @@
 //! the whole in place of its own data.
 
 use crate::datadir::{self, sync_dir};
+use crate::process::give_way;
 use crate::replication::connect::connect;
 use crate::replication::feed::unexpected;
 use crate::replication::state::{Registered, Replication};
@@ -101,6 +102,7 @@ impl<'a> Fetch<'a> {
 
     /// Fetches files over one connection until there are none.
     fn fetch_files(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
+        give_way();
         let mut connection = None;
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);

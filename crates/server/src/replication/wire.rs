@@ -5,8 +5,10 @@ use haypile_commands::host::ClientType;
 use haypile_engine::{Engine, ShownServer};
 use haypile_replication::Sink;
 use haypile_replication::frame::{self, Decoded, Frame};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use std::cell::Cell;
-use std::io::{self, Error, ErrorKind, Read, Write};
+use std::io::{self, Error, ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
 
 /// Bytes that are received at once.
@@ -76,16 +78,14 @@ impl Incoming {
         }
         let have = self.buffer.len();
         // The sender's claim is believed as far as bytes have come for it.
-        self.buffer.reserve(self.lacks.get().min(have));
-        self.buffer.resize(have + RECEIVE_BYTES, 0);
+        self.buffer.reserve(RECEIVE_BYTES.max(self.lacks.get().min(have)));
         let read = loop {
-            match self.stream.read(&mut self.buffer[have..]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            match rustix::io::read(&self.stream, spare_capacity(&mut self.buffer)) {
+                Err(Errno::INTR) => {}
                 read => break read,
             }
         };
-        self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
-        match read {
+        match read.map_err(Error::from) {
             Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
             Ok(_) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
