@@ -3,10 +3,11 @@
 
 mod process;
 
-use process::following::{DEBUG, field, is_equal, replica_of};
+use haypile_harness::repl::network::{Flow, Relay};
+use process::following::{DEBUG, field, is_equal, wait_for_link};
 use process::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A process that ends with the test.
@@ -24,6 +25,50 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A server, which all others reach through a relay, by the relay's port.
+struct Member {
+    server: Server,
+    relay: Relay,
+}
+
+impl Member {
+    fn start(dir: &Path, master: Option<u16>) -> Member {
+        let relay = Relay::start().expect("a port is free");
+        let server = Member::serve(dir, &relay, master);
+        Member { server, relay }
+    }
+
+    fn serve(dir: &Path, relay: &Relay, master: Option<u16>) -> Server {
+        let (announced, master) = (relay.port().to_string(), master.map(|master| master.to_string()));
+        let mut more = [&DEBUG[..], &["--replica-announce-port", &announced]].concat();
+        more.extend(master.iter().flat_map(|master| ["--replicaof", "127.0.0.1", master]));
+        let server = Server::start(dir, &more);
+        relay.lead_to(server.port);
+        server
+    }
+
+    fn port(&self) -> u16 {
+        self.relay.port()
+    }
+
+    /// Starts the server again, as the master that it was.
+    fn restart(&mut self, dir: &Path) {
+        self.server = Member::serve(dir, &self.relay, None);
+    }
+}
+
+/// Builds the program of go-redis, which the first build fetches.
+fn go_redis() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-redis-sentinel");
+    let mut build = Command::new("go");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".").env("CGO_ENABLED", "0");
+    let built = build.current_dir(Path::new(&here).join("../harness/tests/data/go-redis")).output();
+    let built = built.expect("go must be installed");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    program
 }
 
 /// Starts a Sentinel that watches the master at this port, with the configuration that we give to others but for
@@ -74,15 +119,18 @@ enum End {
     Killed,
     /// The process is stopped, and goes on later.
     Stopped,
+    /// Nobody reaches it, and nobody is told.
+    CutOff,
 }
 
 #[test]
 fn sentinels_find_another_master_and_clients_go_on() {
     let dirs: Vec<TempDir> = (0..6).map(|_| TempDir::new()).collect();
-    let master = Server::start(dirs[0].path(), &DEBUG);
-    let first_port = master.port;
-    let replicas = [&dirs[1], &dirs[2]].map(|dir| replica_of(&master, dir, &DEBUG));
-    let mut servers: Vec<Server> = std::iter::once(master).chain(replicas).collect();
+    let master = Member::start(dirs[0].path(), None);
+    let first_port = master.port();
+    let replicas = [&dirs[1], &dirs[2]].map(|dir| Member::start(dir.path(), Some(first_port)));
+    replicas.iter().for_each(|replica| wait_for_link(&replica.server));
+    let mut members: Vec<Member> = std::iter::once(master).chain(replicas).collect();
     let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
     let sentinels: Vec<Process> =
         ports.iter().zip(&dirs[3..]).map(|(port, dir)| sentinel(dir.path(), *port, first_port)).collect();
@@ -95,38 +143,47 @@ fn sentinels_find_another_master_and_clients_go_on() {
     let python = std::env::var("HAYPILE_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".to_string());
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this");
     let script = Path::new(&here).join("tests/data/sentinel.py");
-    let client = Process::start(Command::new(python).arg(script).args(ports.iter().map(u16::to_string)));
-    for end in [End::Asked, End::Killed, End::Stopped] {
+    let words: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let clients = [
+        Process::start(Command::new(python).arg(script).args(&words)),
+        Process::start(Command::new(go_redis()).arg("sentinel").args(&words).stderr(Stdio::null())),
+    ];
+    for end in [End::Asked, End::Killed, End::Stopped, End::CutOff] {
         let before = master_port(&mut asked);
-        let at = servers.iter().position(|server| server.port == before).expect("it is one of these");
+        let at = members.iter().position(|member| member.port() == before).expect("it is one of these");
         match end {
             End::Asked => assert_eq!(asked.ask("SENTINEL failover haypile"), "+OK\r\n"),
-            End::Killed => servers[at].kill_now(),
-            End::Stopped => servers[at].signal("STOP"),
+            End::Killed => members[at].server.kill_now(),
+            End::Stopped => members[at].server.signal("STOP"),
+            End::CutOff => members[at].relay.set(Flow::Stalled),
         }
         wait_until("another one takes writes", || {
             let now = master_port(&mut asked);
             now != before && takes_writes(now)
         });
-        let count = |port| Client::at(port).try_ask("GET redis-py").unwrap_or_default();
-        let earlier = count(master_port(&mut asked));
-        wait_until("redis-py goes on", || count(master_port(&mut asked)) != earlier);
+        for library in ["redis-py", "go-redis"] {
+            let count = |port| Client::at(port).try_ask(&format!("GET {library}")).unwrap_or_default();
+            let earlier = count(master_port(&mut asked));
+            wait_until("the client goes on", || count(master_port(&mut asked)) != earlier);
+        }
         match end {
             End::Asked => {}
-            End::Killed => servers[at] = Server::start_at(dirs[at].path(), before, &DEBUG),
-            End::Stopped => servers[at].signal("CONT"),
+            End::Killed => members[at].restart(dirs[at].path()),
+            End::Stopped => members[at].server.signal("CONT"),
+            End::CutOff => members[at].relay.set(Flow::Open),
         }
         // The Sentinels may change their minds meanwhile, on a machine that is slow.
         wait_until("the others follow it", || {
             let now = master_port(&mut asked);
-            servers.iter().filter(|server| server.port != now).all(|server| follows(server, now))
+            members.iter().filter(|member| member.port() != now).all(|member| follows(&member.server, now))
         });
     }
-    drop(client);
+    drop(clients);
     let now = master_port(&mut asked);
-    let leads = servers.iter().find(|server| server.port == now).expect("it is one of these");
-    assert_eq!(field(&mut leads.client(), "connected_slaves"), "2");
-    servers.iter().filter(|server| server.port != now).for_each(|server| is_equal(leads, server));
+    let leads = members.iter().find(|member| member.port() == now).expect("it is one of these");
+    assert_eq!(field(&mut leads.server.client(), "connected_slaves"), "2");
+    let others = members.iter().filter(|member| member.port() != now);
+    others.for_each(|other| is_equal(&leads.server, &other.server));
     drop(sentinels);
-    servers.into_iter().for_each(Server::stop);
+    members.into_iter().for_each(|member| member.server.stop());
 }

@@ -1,4 +1,4 @@
-// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections; streams.go: with streams), over RESP2 and RESP3; run by clients.rs with the port as its argument.
+// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections; streams.go: with streams), over RESP2 and RESP3; run by clients.rs with the port as its argument. With the word sentinel and ports: sentinel.go, run by the server's tests.
 package main
 
 import (
@@ -171,6 +171,9 @@ func iterators(r *redis.Client) {
 }
 
 func main() {
+	if os.Args[1] == "sentinel" {
+		follow(os.Args[2:])
+	}
 	for _, protocol := range []int{2, 3} {
 		r := connect(protocol)
 		connections(r, protocol)
