@@ -192,7 +192,10 @@ pub struct Server {
 impl Server {
     /// Starts the process and does not wait for it to answer.
     pub fn spawn(template: &Template, place: &Workplace) -> Result<Server> {
-        let port = free_port()?;
+        Server::spawn_at(template, place, free_port()?)
+    }
+
+    fn spawn_at(template: &Template, place: &Workplace, port: u16) -> Result<Server> {
         let arguments = template.filled(port, &place.data());
         let log = File::options().create(true).append(true).open(place.log())?;
         // setpriv replaces itself by the server, which then dies with this program, however that ends.
@@ -209,7 +212,12 @@ impl Server {
 
     /// Starts the process and waits until it answers PING.
     pub fn start(template: &Template, place: &Workplace) -> Result<(Server, Start)> {
-        let mut server = Server::spawn(template, place)?;
+        Server::start_at(template, place, free_port()?)
+    }
+
+    /// Starts the process on a port that others know it by, and waits until it answers PING.
+    pub fn start_at(template: &Template, place: &Workplace, port: u16) -> Result<(Server, Start)> {
+        let mut server = Server::spawn_at(template, place, port)?;
         match server.wait_ready() {
             Ok(start) => Ok((server, start)),
             Err(error) => Err(error.context(format!("its last lines:\n{}", place.log_tail()))),

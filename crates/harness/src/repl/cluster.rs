@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{Flow, Relay};
 use crate::client::{Client, Reply, info_field};
+use crate::port::free_port;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 
 pub const NODES: usize = 3;
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// One server, or the place of one that is down.
 pub struct Node {
     pub place: Workplace,
+    /// The node's port for good, by which others know it.
+    port: u16,
     server: Option<Server>,
     /// The relays to the other nodes, by the other's number.
     relays: Vec<Relay>,
@@ -56,7 +59,15 @@ impl Cluster {
         for number in 0..NODES {
             let relays = (0..NODES).map(|_| Relay::start()).collect::<Result<Vec<_>>>()?;
             let place = Workplace::new(&format!("repl-{number}"), None)?;
-            nodes.push(Node { place, server: None, relays, follows: (number > 0).then_some(0), is_frozen: false });
+            let port = free_port()?;
+            nodes.push(Node {
+                place,
+                port,
+                server: None,
+                relays,
+                follows: (number > 0).then_some(0),
+                is_frozen: false,
+            });
         }
         let mut cluster = Cluster { nodes, template: template.clone(), checks: 0, starts: 0 };
         for number in 0..NODES {
@@ -72,7 +83,7 @@ impl Cluster {
         if let Some(master) = self.nodes[number].follows.filter(|_| follows) {
             template = template.with(&format!("--replicaof 127.0.0.1 {}", self.nodes[number].relays[master].port()))?;
         }
-        let (server, _) = Server::start(&template, &self.nodes[number].place)
+        let (server, _) = Server::start_at(&template, &self.nodes[number].place, self.nodes[number].port)
             .with_context(|| format!("node {number} does not start"))?;
         self.starts += 1;
         for other in &self.nodes {
