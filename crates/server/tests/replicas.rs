@@ -34,6 +34,8 @@ fn an_empty_replica_takes_a_copy_and_follows() {
         "{role}"
     );
     assert_eq!(field(&mut client, "connected_slaves"), "1");
+    let skew: f64 = field(&mut reader, "master_clock_skew_seconds").parse().expect("a number");
+    assert!(skew.abs() < 5.0, "the clocks are the same: {skew}");
     let line = field(&mut client, "slave0");
     assert!(line.contains(&format!("port={},state=online", replica.port)), "{line}");
     replica.stop();

@@ -124,6 +124,15 @@ pub(super) const OF_REPLICA: &[Field] = &[
         3,
         "Seconds since this replica had all that its master had said to have; -1 if it never had.",
     ),
+    real(
+        "master_clock_skew_seconds",
+        |engine| {
+            let skew_ms = engine.replication.upstream().and_then(|master| master.clock_skew_ms);
+            skew_ms.unwrap_or(0) as f64 / 1000.0
+        },
+        3,
+        "Seconds by which this server's clock is ahead of its master's: keys are absent here so much earlier. 0 if it is not known.",
+    ),
     gauge(
         "slave_priority",
         |engine| engine.settings.config().replication.priority.into(),

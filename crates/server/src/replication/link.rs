@@ -21,7 +21,7 @@ use haypile_store::{FollowError, KeyEvent, Store};
 use std::io::{self, Error, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The pause before the next attempt: after the first failure, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -35,6 +35,9 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 
 /// The pause before a record is offered again that the store has no room for.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
+
+/// The difference of two clocks from which on it is told.
+const SKEW_MS_MAX: i64 = 10_000;
 
 /// Follows masters, one after the other, and leads where there is none; to the end of the server.
 pub fn run(replication: &Replication) {
@@ -195,12 +198,14 @@ struct Records<'a> {
     heard: Instant,
     /// Messages that had no room on their way to clients, since that was told.
     unheard: u64,
+    /// Whether it was told that the clocks differ.
+    skewed: bool,
 }
 
 impl<'a> Records<'a> {
     fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing) -> Records<'a> {
         let acknowledger = Acknowledger { out, last: None, classes: None };
-        Records { attempt, incoming, acknowledger, history: None, heard: Instant::now(), unheard: 0 }
+        Records { attempt, incoming, acknowledger, history: None, heard: Instant::now(), unheard: 0, skewed: false }
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -225,7 +230,7 @@ impl<'a> Records<'a> {
 
     /// Applies all that has come.
     fn apply(&mut self, at: &Place) -> io::Result<()> {
-        let Records { attempt, incoming, acknowledger, history, unheard, .. } = self;
+        let Records { attempt, incoming, acknowledger, history, unheard, skewed, .. } = self;
         let replication = attempt.replication;
         let serves = || !replication.engine_is_closing();
         let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
@@ -239,7 +244,7 @@ impl<'a> Records<'a> {
                     attempt.when_there_is_room(at, acknowledger, || at.store.adopt_history(start))?;
                     *history = Some(start.history);
                 }
-                Frame::Heartbeat { written, confirmed, .. } => {
+                Frame::Heartbeat { written, confirmed, time_ms, .. } => {
                     // If this server is to lead, that much is on more than its own disk.
                     at.store.log().confirm(confirmed);
                     if std::mem::take(unheard) > 0 {
@@ -250,8 +255,16 @@ impl<'a> Records<'a> {
                         (upstream.heard, upstream.master_last) = (Some(Instant::now()), written);
                         if last >= written {
                             upstream.current = Some(Instant::now());
+                            // It has not been lying here.
+                            upstream.clock_skew_ms = Some(skew_ms(time_ms));
                         }
                     });
+                    if last >= written && skew_ms(time_ms).abs() > SKEW_MS_MAX && !std::mem::replace(skewed, true) {
+                        let seconds = skew_ms(time_ms) / 1000;
+                        tracing::warn!(
+                            "the clock is {seconds} s ahead of the master's: keys expire at other times here"
+                        );
+                    }
                 }
                 Frame::Message { is_shard, channel, text } => {
                     let engine = &*replication.engine;
@@ -278,6 +291,12 @@ impl<'a> Records<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns by how many milliseconds this server's clock is ahead of another one's.
+fn skew_ms(time_ms: u64) -> i64 {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    now_ms - i64::try_from(time_ms).unwrap_or(0)
 }
 
 impl Attempt<'_> {
@@ -363,5 +382,19 @@ impl Acknowledger {
     fn say(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.out.send(frame)?;
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_of_clocks_has_its_sign_whatever_a_master_says() {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
+        assert!(skew_ms(now_ms).abs() < 5_000);
+        assert!((7_195_000..7_205_000).contains(&skew_ms(now_ms - 7_200_000)), "two hours ahead of it");
+        assert!((-7_205_000..-7_195_000).contains(&skew_ms(now_ms + 7_200_000)));
+        assert!(skew_ms(0) > 0 && skew_ms(u64::MAX) > 0 && skew_ms(i64::MAX as u64) < 0);
     }
 }

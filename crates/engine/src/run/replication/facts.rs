@@ -57,6 +57,8 @@ pub struct Upstream {
     pub master_last: Index,
     /// When all that the master had said to have was applied last.
     pub current: Option<Instant>,
+    /// By how many milliseconds this server's clock is ahead of its master's, as of the last look.
+    pub clock_skew_ms: Option<i64>,
     /// The reason why a record that has come has to wait.
     pub held: Option<String>,
 }
@@ -236,7 +238,16 @@ impl Upstream {
     /// Returns the facts about a master that was not reached yet.
     pub(crate) fn new(master: Master) -> Upstream {
         let (link, down_since) = (Link::Connect(None), Some(Instant::now()));
-        Upstream { master, link, down_since, heard: None, master_last: Index(0), current: None, held: None }
+        Upstream {
+            master,
+            link,
+            down_since,
+            heard: None,
+            master_last: Index(0),
+            current: None,
+            clock_skew_ms: None,
+            held: None,
+        }
     }
 
     /// Returns how long the replica has been behind what its master said to have.

@@ -81,7 +81,7 @@ struct Writer {
     count: u64,
     waits: bool,
     sent: Instant,
-    /// What has come of the reply.
+    /// The part of the reply that has come.
     got: Vec<u8>,
 }
 

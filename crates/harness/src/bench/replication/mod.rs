@@ -1,5 +1,5 @@
-//! The cost of replication beside redis-server's: a master with a replica and without, what the replica costs, how far it
-//! is behind; replies that wait for a replica; a full resync beside a copy of the same files; promotions.
+//! The cost of replication beside redis-server's: a master with a replica and without, what the replica costs, how far
+//! it is behind; replies that wait for a replica; a full resync beside a copy of the same files; promotions.
 //!
 //! CPU time is that of all threads of a process, from before a load until it has been idle, as in `compare`.
 

@@ -1,4 +1,5 @@
-//! SET at pipeline 16 on a master without a replica and with one: CPU time of either, and how far the replica is behind.
+//! SET at pipeline 16 on a master without a replica and with one: CPU time of either, and how far the replica is
+//! behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
