@@ -277,7 +277,9 @@ impl<'a> Records<'a> {
                 Frame::Promote { index } => {
                     let last = at.store.log().last();
                     if last == index {
-                        // Behind this the master may follow at any time.
+                        // Behind this the master may follow at any time, and gives up what this server does not have:
+                        // all that it has acknowledged is to outlive this process, and this machine.
+                        at.store.log().sync_through(index).map_err(|error| Error::other(error.to_string()))?;
                         acknowledger.say(&Frame::Promoted { index })?;
                         tracing::info!("the master hands over, behind record {last}");
                         replication.engine.take_over(attempt.master);
