@@ -4,8 +4,9 @@ use super::Row;
 use super::kinds::*;
 use crate::kind::{Kind, Zero};
 
-/// The names and numbers of `crate::config::Durability`.
+/// The names and numbers of `crate::config::OnLateReplicas`.
 const ON_LATE_REPLICAS: &[(&str, u32)] = &[("refuse", 0), ("go-on", 1)];
+/// The names and numbers of `crate::config::Durability`.
 pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];
 /// The names and numbers of `crate::config::Engine`.
 pub(crate) const ENGINES: &[(&str, u32)] = &[("rocksdb", 0), ("memory", 1)];

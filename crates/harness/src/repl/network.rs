@@ -95,7 +95,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // It has no result, and its panic has been printed.
+            // The thread has no result, and its panic has been printed.
             let _ = thread.join();
         }
     }
@@ -129,7 +129,7 @@ fn relay(client: &TcpStream, state: &Shared) {
 /// Ends both connections, for whatever reason one direction has ended.
 fn end(client: &TcpStream, server: &TcpStream, _passed: io::Result<()>) {
     for stream in [client, server] {
-        // It may have ended already.
+        // The connection may have ended already.
         let _ = stream.shutdown(Shutdown::Both);
     }
 }
@@ -151,7 +151,7 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, state: &Shared) -> io::Result<
             Err(error) => return Err(error),
         };
         sleep(Duration::from_millis(state.delay_ms.load(Ordering::Relaxed)));
-        // What was read before a stall began is on its way.
+        // Bytes that were read before a stall began are on their way.
         while state.is(Flow::Stalled) && !state.ended.load(Ordering::Acquire) {
             sleep(LOOK);
         }

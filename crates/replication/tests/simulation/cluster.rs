@@ -24,7 +24,7 @@ fn leads(options: &mut StoreOptions) {
     options.databases = DATABASES + 1;
     options.memtable_bytes = 64 << 10;
     options.log.segment_bytes = 64 << 10;
-    // What is synced is what the seed says.
+    // The seed alone says what is synced.
     options.log.sync_interval_ms = 3_600_000;
     options.log.retention.bytes = 0;
 }
@@ -397,7 +397,7 @@ impl<'s> Cluster<'s> {
             // Clients lose their connections.
             self.waiting.clear();
             if matches!(how, End::LosePower(_)) && self.durability == Durability::Os {
-                // It may have forgotten what was acknowledged: another one has to lead, if one has it.
+                // The leader may have forgotten what was acknowledged: another node has to lead, if one has it.
                 self.force_promotion();
             }
         }
@@ -511,13 +511,13 @@ impl<'s> Cluster<'s> {
         (self.leader, self.reign) = (next, self.reign + 1);
         self.waiting.clear();
         if !self.asks && !hands_over {
-            // What the old leader had alone is lost, and nothing before it.
+            // Records that the old leader alone had are lost, and nothing before them.
             self.acknowledged.retain(|(_, index)| *index <= fork);
         }
         self.expect_acknowledged();
         for number in (0..NODES).filter(|number| *number != next) {
             if number == old {
-                // It may be told much later.
+                // The old leader may be told much later.
                 let tells = hands_over || self.random.chance(50);
                 if tells && self.is_up(old) {
                     self.follow(old, next);

@@ -285,7 +285,7 @@ mod tests {
         let has = [
             (1, 5, Online, [20, 10]),
             (2, 5, Online, [15, 15]),
-            // The same replica, whose former connection has not ended yet.
+            // Replica 1 once more: its former connection has not ended yet.
             (1, 5, Online, [18, 18]),
             // Its records are of another store.
             (3, 3, Online, [99, 99]),
