@@ -59,8 +59,7 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
-        let path = path.to_owned();
-        move |error| OpenError::Io { path, error }
+        move |error| OpenError::Io { path: path.to_owned(), error }
     }
 }
 

@@ -137,12 +137,14 @@ impl Log {
     }
 
     /// Appends a record of another log, of which this one is a copy: with the same index, term, entry, time and body.
-    /// Called under the latches that order the memtable. The record's history is the caller's to compare.
+    /// Called under the latches that order the memtable. The record's history and its body's checksum are the caller's
+    /// to compare.
     ///
     /// # Errors
     /// The record does not come next: another log may say anything. Nothing has happened.
-    pub fn append_at(&self, reserved: Reservation<'_>, record: &Record<'_>, body_crc: u32) -> Result<(), NotNext> {
-        let Record { index, term, entry, kind, time_ms, body, .. } = *record;
+    pub fn append_at(&self, reserved: Reservation<'_>, record: &Record<'_>) -> Result<(), NotNext> {
+        let Record { index, term, entry, kind, time_ms, body, body_crc, .. } = *record;
+        debug_assert_eq!(body_crc, crate::body::body_crc(body), "the checksum is that of the body");
         let mut queue = self.shared.queue.lock();
         queue.follow(index, Entry { term, number: entry }, time_ms)?;
         let charge = self.redeem(reserved, body.len());

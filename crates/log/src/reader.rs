@@ -118,6 +118,7 @@ impl Reader {
             kind,
             time_ms: found.header.time_ms,
             body: source.walk.body(&found),
+            body_crc: found.header.body_crc,
             segment: source.segment.header.number,
             offset: found.offset,
         }))

@@ -14,6 +14,8 @@ pub struct Record<'a> {
     /// Wall clock in milliseconds.
     pub time_ms: u64,
     pub body: &'a [u8],
+    /// What [`body_crc`](crate::body_crc) makes of the body.
+    pub body_crc: u32,
     /// Number of the segment.
     pub segment: u64,
     /// Offset in the segment's file.

@@ -84,6 +84,7 @@ impl Replay {
                     kind,
                     time_ms: found.header.time_ms,
                     body: walk.body(&found),
+                    body_crc: found.header.body_crc,
                     segment: held.segment.header.number,
                     offset: found.offset,
                 }))

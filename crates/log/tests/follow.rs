@@ -31,7 +31,7 @@ fn feed(leader: &Log, copy: &Log) {
             Next::Record(record) => {
                 adopt(Some(record.history));
                 let reserved = copy.reserve_within(record.body.len(), LONG).unwrap();
-                copy.append_at(reserved, &record, body_crc(record.body)).unwrap();
+                copy.append_at(reserved, &record).unwrap();
             }
             Next::UpToDate => return adopt(None),
             Next::Gap(first) => panic!("a gap up to {first}"),
@@ -149,11 +149,12 @@ fn a_copy_that_is_opened_to_go_on_by_itself_never_goes_on_in_a_history_of_anothe
                 kind: Kind::Effects,
                 time_ms: 7,
                 body: b"another one's",
+                body_crc: body_crc(b"another one's"),
                 segment: 1,
                 offset: 4096,
             };
             let reserved = follower.log.reserve(record.body.len()).unwrap();
-            follower.log.append_at(reserved, &record, body_crc(record.body)).unwrap();
+            follower.log.append_at(reserved, &record).unwrap();
         }
         assert_eq!(follower.log.close(), Ok(Closed::Followed));
     }
@@ -175,9 +176,10 @@ fn a_copy_refuses_a_record_that_does_not_come_next() {
     let take = |index, term, entry| {
         let (history, segment, offset) = (life.history, 1, 4096);
         let (index, kind) = (Index(index), Kind::Effects);
-        let record = Record { index, history, term, entry, kind, time_ms: 7, body: b"", segment, offset };
+        let (body, body_crc) = (b"", body_crc(b""));
+        let record = Record { index, history, term, entry, kind, time_ms: 7, body, body_crc, segment, offset };
         let unsynced_bytes = life.log.stats().unsynced_bytes;
-        let taken = life.log.append_at(life.log.reserve(0).unwrap(), &record, body_crc(b""));
+        let taken = life.log.append_at(life.log.reserve(0).unwrap(), &record);
         if taken.is_err() {
             assert_eq!(life.log.stats().unsynced_bytes, unsynced_bytes, "the room is given back");
         }

@@ -63,20 +63,22 @@ pub struct RecordFrame<'a> {
     /// Wall clock in milliseconds.
     pub time_ms: u64,
     pub body: &'a [u8],
+    /// What [`body_crc`] makes of the body: the log's own, from one end to the other.
+    pub body_crc: u32,
 }
 
 impl<'a> RecordFrame<'a> {
     /// Returns the record as one of a log.
     pub fn of(&self, history: History) -> Record<'a> {
-        let RecordFrame { index, term, entry, kind, time_ms, body } = *self;
-        Record { index, history, term, entry, kind, time_ms, body, segment: 0, offset: 0 }
+        let RecordFrame { index, term, entry, kind, time_ms, body, body_crc } = *self;
+        Record { index, history, term, entry, kind, time_ms, body, body_crc, segment: 0, offset: 0 }
     }
 }
 
 impl<'a> From<&Record<'a>> for RecordFrame<'a> {
     fn from(record: &Record<'a>) -> RecordFrame<'a> {
-        let Record { index, term, entry, kind, time_ms, body, .. } = *record;
-        RecordFrame { index, term, entry, kind, time_ms, body }
+        let Record { index, term, entry, kind, time_ms, body, body_crc, .. } = *record;
+        RecordFrame { index, term, entry, kind, time_ms, body, body_crc }
     }
 }
 
@@ -229,19 +231,23 @@ impl Frame<'_> {
         out.extend_from_slice(body);
         let (head, body) = out[start..].split_at_mut(fields_end - start);
         assert!(body.len() <= body_bytes_max(kind), "the sender bounds what it sends");
-        seal(kind, body, head);
+        let crc = match self {
+            Frame::Record(record) => record.body_crc,
+            _ => body_crc(body),
+        };
+        seal(kind, body.len(), crc, head);
     }
 }
 
 /// Fills the head of a frame whose fields stand behind it.
-pub(crate) fn seal(kind: u8, body: &[u8], head: &mut [u8]) {
+pub(crate) fn seal(kind: u8, body_bytes: usize, body_crc: u32, head: &mut [u8]) {
     let field_bytes = (head.len() - HEAD_BYTES) as u16;
-    head[..2].copy_from_slice(&[kind, 0]);
-    head[2..4].copy_from_slice(&field_bytes.to_le_bytes());
-    head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    head[12..16].copy_from_slice(&body_crc(body).to_le_bytes());
+    head[4..6].copy_from_slice(&[kind, 0]);
+    head[6..8].copy_from_slice(&field_bytes.to_le_bytes());
+    head[8..12].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    head[12..16].copy_from_slice(&body_crc.to_le_bytes());
     let crc = head_crc(head);
-    head[8..12].copy_from_slice(&crc.to_le_bytes());
+    head[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
 fn body_bytes_max(kind: u8) -> usize {
@@ -252,13 +258,9 @@ fn body_bytes_max(kind: u8) -> usize {
     }
 }
 
-/// Returns the checksum of a head and its fields, in which its own place counts as 0.
+/// Returns the checksum of a head and its fields, but for its own place, with which they begin.
 fn head_crc(head: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&head[..8]);
-    hasher.update(&[0; 4]);
-    hasher.update(&head[12..]);
-    hasher.finalize()
+    crc32fast::hash(&head[4..])
 }
 
 /// Looks for a frame at the beginning of `bytes`.
@@ -270,8 +272,8 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
         return Ok(Decoded::Incomplete(HEAD_BYTES - bytes.len()));
     };
     let number = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-    let (kind, field_bytes) = (head[0], usize::from(u16::from_le_bytes([head[2], head[3]])));
-    let (body_bytes, crc, crc_of_body) = (number(4) as usize, number(8), number(12));
+    let (kind, field_bytes) = (head[4], usize::from(u16::from_le_bytes([head[6], head[7]])));
+    let (crc, body_bytes, crc_of_body) = (number(0), number(8) as usize, number(12));
     if field_bytes > FIELD_BYTES_MAX {
         return Err(FrameError::Head);
     }
@@ -293,10 +295,10 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
     if body_crc(body) != crc_of_body {
         return Err(FrameError::Body(kind));
     }
-    if head[1] != 0 {
+    if head[5] != 0 {
         return Err(FrameError::Fields(kind));
     }
-    let frame = parse(kind, &bytes[HEAD_BYTES..fields_end], body)?;
+    let frame = parse(kind, &bytes[HEAD_BYTES..fields_end], body, crc_of_body)?;
     Ok(Decoded::Frame(frame, end))
 }
 
@@ -305,7 +307,7 @@ fn is_known(kind: u8) -> bool {
 }
 
 /// Parses fields and a body whose checksums are right.
-fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, FrameError> {
+fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8], body_crc: u32) -> Result<Frame<'a>, FrameError> {
     let wrong = FrameError::Fields(kind);
     let numbers = |count: usize| -> Result<[u64; 4], FrameError> {
         if fields.len() != 8 * count {
@@ -343,7 +345,8 @@ fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, Fr
             if index == 0 || has_entry && (term, entry) == (0, 0) {
                 return Err(wrong);
             }
-            Frame::Record(RecordFrame { index: Index(index), term, entry, kind, time_ms: stamp >> 8, body })
+            let (index, time_ms) = (Index(index), stamp >> 8);
+            Frame::Record(RecordFrame { index, term, entry, kind, time_ms, body, body_crc })
         }
         kind::HEARTBEAT => {
             let [written, synced, confirmed, time_ms] = numbers(4)?;
@@ -390,14 +393,17 @@ mod tests {
 
     fn examples() -> Vec<Frame<'static>> {
         let history = History([7; 20]);
-        let record = RecordFrame { index: Index(9), term: 0, entry: 0, kind: Kind::Effects, time_ms: 5, body: b"body" };
+        let record = |term, entry, kind, body| {
+            let (index, time_ms, body_crc) = (Index(9), 5, body_crc(body));
+            Frame::Record(RecordFrame { index, term, entry, kind, time_ms, body, body_crc })
+        };
         vec![
             Frame::Continue,
             Frame::Copy { shared: Index(7), manifest: b"a manifest" },
             Frame::Refused("no"),
             Frame::History(HistoryStart { history, origin: Origin::Fork(History([6; 20]), Index(8)) }),
-            Frame::Record(record),
-            Frame::Record(RecordFrame { term: 3, entry: 4, kind: Kind::Term, body: b"", ..record }),
+            record(0, 0, Kind::Effects, b"body"),
+            record(3, 4, Kind::Term, b""),
             Frame::Heartbeat { written: Index(9), synced: Index(8), confirmed: Index(7), time_ms: 1_700_000_000_000 },
             Frame::Piece { file: 2, offset: 1 << 40, bytes: b"bytes" },
             Frame::Acknowledge { written: Index(9), synced: Index(7), applied: Index(9) },
@@ -451,7 +457,7 @@ mod tests {
     fn made(kind: u8, fields: &[u8], body: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];
         bytes.extend_from_slice(fields);
-        seal(kind, body, &mut bytes);
+        seal(kind, body.len(), body_crc(body), &mut bytes);
         bytes.extend_from_slice(body);
         bytes
     }

@@ -5,7 +5,7 @@ use crate::resync::Position;
 use haypile_log::{History, Index};
 
 /// The version of the protocol: of the requests, the frames and the manifest.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The words of REPLCONF with which a connection of replication begins. Redis refuses them.
 pub const HELLO: &str = "haypile-hello";
@@ -133,7 +133,12 @@ mod tests {
     #[test]
     fn a_master_that_cannot_be_followed_is_told_from_others() {
         let (node, other) = (Token([1; 16]), Token([2; 16]));
-        let hello = Hello { protocol: 1, log_format: haypile_log::FORMAT_VERSION, databases: 16, nodes: vec![other] };
+        let hello = Hello {
+            protocol: PROTOCOL_VERSION,
+            log_format: haypile_log::FORMAT_VERSION,
+            databases: 16,
+            nodes: vec![other],
+        };
         let words = bytes(&hello.words());
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         assert_eq!(Hello::parse(&words), Some(hello.clone()));
@@ -141,7 +146,7 @@ mod tests {
         assert_eq!(hello.objection(node, 16), None);
         let objects = |hello: Hello, databases| hello.objection(node, databases).unwrap_or_default();
         assert!(objects(hello.clone(), 8).contains("16 databases"));
-        assert!(objects(Hello { protocol: 2, ..hello.clone() }, 16).contains("version 2"));
+        assert!(objects(Hello { protocol: 3, ..hello.clone() }, 16).contains("version 3"));
         assert!(objects(Hello { log_format: 1, ..hello.clone() }, 16).contains("format 1"));
         assert!(objects(Hello { nodes: vec![node], ..hello.clone() }, 16).contains("itself"));
         assert!(objects(Hello { nodes: vec![other, node], ..hello }, 16).contains("circle"));

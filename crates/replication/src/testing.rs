@@ -2,6 +2,7 @@
 
 use crate::frame::{self, Decoded, Frame, HEAD_BYTES};
 use crate::manifest::{Manifest, is_path};
+use haypile_log::body_crc;
 
 /// Reads `data` as a stream of frames, as what frames with the right checksums claim, and as a manifest.
 ///
@@ -20,7 +21,7 @@ fn forged(data: &[u8]) -> Vec<u8> {
         let (fields, behind) = behind.split_at(usize::from(*field_bytes).min(behind.len()));
         let (body, behind) = behind.split_at(usize::from(*body_bytes).min(behind.len()));
         let mut head = [&[0; HEAD_BYTES][..], fields].concat();
-        frame::seal(*kind, body, &mut head);
+        frame::seal(*kind, body.len(), body_crc(body), &mut head);
         stream.extend_from_slice(&head);
         stream.extend_from_slice(body);
         rest = behind;

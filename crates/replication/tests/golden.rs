@@ -1,6 +1,6 @@
 //! The bytes of the stream, as `docs/format/replication.md` shows them: the page is the expectation.
 
-use haypile_log::{History, HistoryStart, Index, Kind, Origin};
+use haypile_log::{History, HistoryStart, Index, Kind, Origin, body_crc};
 use haypile_replication::Frame;
 use haypile_replication::frame::RecordFrame;
 
@@ -18,7 +18,8 @@ fn the_stream_has_the_bytes_of_the_page() {
     let start = HistoryStart { history: History([7; 20]), origin: Origin::Fork(History([6; 20]), Index(8)) };
     let index = Index(9);
     let time_ms = 1_700_000_000_123;
-    let record = RecordFrame { index, term: 0, entry: 0, kind: Kind::Effects, time_ms, body: b"effects" };
+    let (kind, body) = (Kind::Effects, b"effects");
+    let record = RecordFrame { index, term: 0, entry: 0, kind, time_ms, body, body_crc: body_crc(body) };
     let acknowledged = Frame::Acknowledge { written: index, synced: Index(8), applied: index };
     let mut bytes = Vec::new();
     for frame in [Frame::Continue, Frame::History(start), Frame::Record(record), acknowledged] {

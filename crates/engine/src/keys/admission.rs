@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_held_is_given_back_by_a_drop() {
         let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
-        let claims = Claims::exclusive(&[1, 2]);
+        let claims = Claims::exclusive([1, 2]);
         let take = || KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment);
         let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
         let admitted = Admitted::OnPool { _keys: take().expect("they are free"), _inside: inside };
@@ -222,7 +222,7 @@ mod tests {
         drop(held);
         drop(LoopInside::try_enter(&exclusion, 0).expect("the way is free"));
         drop(LoopInside::try_enter(&exclusion, 0).expect("it has left"));
-        let more = MoreKeysHeld::try_take(&locks, Claims::exclusive(&[2]), HeldFor::Moment).expect("it is free");
+        let more = MoreKeysHeld::try_take(&locks, Claims::exclusive([2]), HeldFor::Moment).expect("it is free");
         assert!(more.covers(2) && !more.covers(1) && take().is_err());
         drop(more);
         let mut shared = Claims::default();
@@ -236,7 +236,7 @@ mod tests {
     #[should_panic(expected = "what was taken last is given back first")]
     fn keys_are_given_back_before_the_thread_leaves_the_exclusion() {
         let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
-        let claims = Claims::exclusive(&[1]);
+        let claims = Claims::exclusive([1]);
         let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
         let keys = KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment).expect("they are free");
         // The guard's own end would be a second panic.
@@ -249,7 +249,7 @@ mod tests {
     #[should_panic(expected = "who asks to run exclusively holds nothing")]
     fn who_holds_keys_may_not_ask_to_run_exclusively() {
         let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
-        let claims = Claims::exclusive(&[1]);
+        let claims = Claims::exclusive([1]);
         let _held = KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment).expect("they are free");
         _ = ExclusionHeld::try_hold(&exclusion, |_| Box::new(|| ()));
     }

@@ -98,9 +98,9 @@ impl Claims {
     }
 
     /// The stripes of these keys, each exclusively.
-    pub fn exclusive(hashes: &[u32]) -> Claims {
+    pub fn exclusive(hashes: impl IntoIterator<Item = u32>) -> Claims {
         let mut claims = Claims::default();
-        hashes.iter().for_each(|&hash| claims.add(hash, Hold::Exclusive));
+        hashes.into_iter().for_each(|hash| claims.add(hash, Hold::Exclusive));
         claims.arrange();
         claims
     }

@@ -181,7 +181,7 @@ impl<'a> Service<'a> {
         if lacking.is_empty() {
             return Ok(());
         }
-        let more = Claims::exclusive(&lacking);
+        let more = Claims::exclusive(lacking.iter().copied());
         // Whoever waits for locks while it holds others waits for ever some day: this one does not wait.
         let Some(more) = MoreKeysHeld::try_take(&self.engine.locks, more, held_for) else {
             let all = self.served.iter().flat_map(|(waiter, _)| self.hashes_of(waiter)).chain(lacking).collect();

@@ -50,7 +50,7 @@ pub struct Owned {
 
 impl Owned {
     pub fn of(record: Record<'_>) -> Owned {
-        let Record { index, history, term, entry, kind, time_ms, body, segment, offset } = record;
+        let Record { index, history, term, entry, kind, time_ms, body, segment, offset, .. } = record;
         Owned { index, history, entry: (term, entry), kind, time_ms, body: body.to_vec(), segment, offset }
     }
 }

@@ -36,6 +36,9 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 /// The pause before a record is offered again that the store has no room for.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
 
+/// Records whose rows are prefetched together.
+const RECORDS_TOGETHER: usize = 48;
+
 /// The difference of two clocks from which on it is told.
 const SKEW_MS_MAX: i64 = 10_000;
 
@@ -234,12 +237,24 @@ impl<'a> Records<'a> {
         let replication = attempt.replication;
         let serves = || !replication.engine_is_closing();
         let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
-        while let Some(frame) = incoming.next()? {
-            match frame {
-                Frame::Record(record) => {
-                    let record = record.of(*history.get_or_insert_with(|| at.store.history()));
-                    attempt.when_there_is_room(at, acknowledger, || at.store.follow(&record, &locks))?;
+        let mut together = Vec::with_capacity(RECORDS_TOGETHER);
+        loop {
+            let frame = incoming.next();
+            if let Ok(Some(Frame::Record(record))) = frame {
+                together.push(record.of(*history.get_or_insert_with(|| at.store.history())));
+                if together.len() < RECORDS_TOGETHER {
+                    continue;
                 }
+            }
+            if together.len() > 1 {
+                at.store.prefetch_records(together.iter().copied());
+            }
+            for record in together.drain(..) {
+                attempt.when_there_is_room(at, acknowledger, || at.store.follow(&record, &locks))?;
+            }
+            let Some(frame) = frame? else { return Ok(()) };
+            match frame {
+                Frame::Record(_) => {}
                 Frame::History(start) => {
                     attempt.when_there_is_room(at, acknowledger, || at.store.adopt_history(start))?;
                     *history = Some(start.history);
@@ -291,7 +306,6 @@ impl<'a> Records<'a> {
                 other => return Err(unexpected(&other)),
             }
         }
-        Ok(())
     }
 }
 

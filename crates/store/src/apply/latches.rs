@@ -80,5 +80,9 @@ pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item
         shards.dedup();
     }
     debug_assert!(shards.windows(2).all(|two| two[0] < two[1]), "latches are taken in ascending order, each once");
-    shards.iter().map(|&shard| (shard, memtable.latch(shard))).collect()
+    let mut latches = Latches::new();
+    for &shard in &shards {
+        latches.push((shard, memtable.latch(shard)));
+    }
+    latches
 }

@@ -143,14 +143,15 @@ impl Store {
     }
 }
 
-/// Checks a body that comes from disk, and adds its effects to `into`.
-pub(crate) fn parse<'a>(body: &'a [u8], into: &mut impl Extend<Effect<'a>>) -> Result<(), String> {
+/// Checks a body that comes from disk or from another server, and hands out its effects.
+#[inline]
+pub(crate) fn parse<'a>(body: &'a [u8], mut add: impl FnMut(Effect<'a>)) -> Result<(), String> {
     for effect in haypile_log::effects(body) {
         let effect = effect.map_err(|error| format!("a record of the log does not parse: {error}"))?;
         if Change::of(&effect).is_some_and(|(_, change)| !change.fits()) {
             return Err("a record of the log holds a change beyond its row".into());
         }
-        into.extend([effect]);
+        add(effect);
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ impl Above {
                     self.records += 1;
                     let mut effects = Vec::new();
                     if kind == RecordKind::Effects
-                        && let Err(why) = parse(&body, &mut effects)
+                        && let Err(why) = parse(&body, |effect| effects.push(effect))
                     {
                         findings.add(Kind::Log, place(), why);
                     }

@@ -110,11 +110,13 @@ impl Store {
     /// # Errors
     /// There is none then, or there will be none.
     pub(crate) fn wait_for_room_within(&self, time: Duration) -> Result<(), Stop> {
-        let started = Instant::now();
+        let mut started = None;
         loop {
             match self.pressure_of_data() {
                 WritePressure::Go => return Ok(()),
-                WritePressure::Slow(_) if started.elapsed() < time => self.flush.wait_for_progress(ROOM_LOOK),
+                WritePressure::Slow(_) if started.get_or_insert_with(Instant::now).elapsed() < time => {
+                    self.flush.wait_for_progress(ROOM_LOOK);
+                }
                 WritePressure::Slow(_) => return Err(Stop::Refused(Refusal::FlushBehind)),
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }

@@ -108,12 +108,12 @@ impl Store {
         for (index, kind, _, body) in records {
             if is_applied(*kind) {
                 let from = effects.len();
-                parse(&bodies[body.clone()], &mut effects).map_err(|why| error(*index, why))?;
+                parse(&bodies[body.clone()], |effect| effects.push(effect)).map_err(|why| error(*index, why))?;
                 self.pass_over_dead(&mut effects, from);
             }
             ends.push(effects.len());
         }
-        self.fetch(&effects);
+        self.fetch(effects.iter().copied());
         let mut from = 0;
         for ((index, kind, time_ms, body), until) in records.iter().zip(ends) {
             if is_applied(*kind) {
@@ -143,14 +143,14 @@ impl Store {
         effects.extract_if(from.., is_dead).for_each(drop);
     }
 
-    /// Prefetches the rows of the user keys among these effects together.
-    fn fetch(&self, effects: &[Effect<'_>]) {
+    /// Prefetches the rows of the user keys among these effects together, at most of the first `TOGETHER_MAX`.
+    pub(crate) fn fetch<'e>(&self, effects: impl Iterator<Item = Effect<'e>>) {
         let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
-        let written = effects.iter().filter_map(|effect| match effect {
+        let written = effects.filter_map(|effect| match effect {
             Effect::Put { key, .. } | Effect::Delete { key } => parse_meta_row(key),
             Effect::Patch { .. } | Effect::Splice { .. } | Effect::Count { .. } | Effect::Touch { .. } => None,
         });
-        keys.extend(written.take(TOGETHER_MAX));
+        written.take(TOGETHER_MAX).for_each(|key| keys.push(key));
         self.memtable.prefetch(&keys, true);
     }
 

@@ -283,7 +283,7 @@ impl Store {
     /// Commits a record of the store's own system rows.
     pub(crate) fn commit_own(&self, body: &[u8], now_ms: u64, mode: Mode) -> Result<Index, Stop> {
         let mut effects = Vec::new();
-        parse(body, &mut effects).map_err(Stop::Failed)?;
+        parse(body, |effect| effects.push(effect)).map_err(Stop::Failed)?;
         let proposal = self.propose(body, now_ms, mode)?;
         let mut latches = self.latch_all(&effects);
         let mut effects = ParsedEffects { body, effects: &effects, below: HashMap::new() };

@@ -200,8 +200,7 @@ impl RecordLocks for FollowerLocks<'_> {
     fn hold(&self, named: Named<'_>, apply: &mut dyn FnMut()) {
         match named {
             Named::Keys(keys) => {
-                let hashes: Vec<u32> = keys.iter().map(|key| key.hash).collect();
-                let claims = Claims::exclusive(&hashes);
+                let claims = Claims::exclusive(keys.iter().map(|key| key.hash));
                 self.with_keys(&claims, || {
                     apply();
                     self.mark(keys);
