@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The environment variable of the process that goes on in the background.
 const DAEMON: &str = "HAYPILE_DAEMON";
@@ -39,6 +40,12 @@ const GIVES_WAY: i32 = 15;
 pub fn give_way() {
     // Where it may not be changed, it works as the others do.
     let _ = rustix::process::setpriority_process(None, GIVES_WAY);
+}
+
+/// Returns the CPU time that this thread has taken.
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// The mode of files that are created where no configuration says otherwise: their owner's only.

@@ -1,7 +1,8 @@
 //! A master's side of one connection: it sends a replica the log as it grows, or a copy's list, or a copy's files.
 
-use crate::process::give_way;
+use crate::process::{give_way, thread_cpu_time};
 use crate::replication::copies::Copy;
+use crate::replication::fetch::CONNECTIONS;
 use crate::replication::send::{HEARTBEAT, Sender, heartbeat};
 use crate::replication::state::{Answer, Replication};
 use crate::replication::wire::{Incoming, Outgoing, show};
@@ -18,8 +19,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Bytes of a file in one frame.
-const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a file in one frame: few enough that who waits for the core of the thread that sends them hardly waits.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// How long a thread that sends files rests behind each piece where event loops share its core, of the CPU time that
+/// the piece took.
+const REST: u32 = 3;
 
 /// One connection of a replica.
 pub struct Feed {
@@ -243,12 +248,19 @@ impl Feed {
     ) -> io::Result<()> {
         let (mut source, end) = copy.open(file)?;
         source.seek(SeekFrom::Start(offset))?;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let shares_core = cores < self.replication.engine.workers() + CONNECTIONS;
         while offset < end && !self.replication.engine_is_closing() {
+            let began = thread_cpu_time();
             let wanted = piece.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
             source.read_exact(&mut piece[..wanted])?;
             copy.use_now();
             out.send(&Frame::Piece { file, offset, bytes: &piece[..wanted] })?;
             offset += wanted as u64;
+            if shares_core {
+                out.flush()?;
+                std::thread::sleep((thread_cpu_time() - began) * REST);
+            }
         }
         out.send(&Frame::Piece { file, offset, bytes: &[] })?;
         out.flush()

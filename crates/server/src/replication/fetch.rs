@@ -6,17 +6,17 @@ use crate::process::give_way;
 use crate::replication::connect::connect;
 use crate::replication::feed::unexpected;
 use crate::replication::state::{Registered, Replication};
+use crate::replication::unbuffered::Unbuffered;
 use crate::replication::wire::{Incoming, Outgoing};
 use haypile_engine::{Link, Master};
 use haypile_replication::frame::Frame;
 use haypile_replication::{FileEntry, Manifest, Request, Sink};
-use std::fs::File;
-use std::io::{self, Error, ErrorKind, Write};
+use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Connections that fetch files.
-const CONNECTIONS: usize = 3;
+pub const CONNECTIONS: usize = 3;
 
 /// The file that names the data directory which the files in `incoming` are of.
 const SOURCE_FILE: &str = "SOURCE";
@@ -144,7 +144,7 @@ impl<'a> Fetch<'a> {
         goes_on: &(dyn Fn() -> bool + Sync),
     ) -> io::Result<()> {
         let part = PathBuf::from(format!("{}{PART}", path.display()));
-        let mut written = File::create(&part)?;
+        let mut written = Unbuffered::create(&part)?;
         let mut have = 0;
         loop {
             while let Some(frame) = incoming.next()? {
@@ -157,14 +157,14 @@ impl<'a> Fetch<'a> {
                     if have != file.bytes {
                         return Err(Error::new(ErrorKind::InvalidData, "the file is shorter than the list says"));
                     }
-                    written.sync_all()?;
+                    written.finish()?;
                     return std::fs::rename(&part, path);
                 }
                 have += bytes.len() as u64;
                 if have > file.bytes {
                     return Err(Error::new(ErrorKind::InvalidData, "the file is longer than the list says"));
                 }
-                written.write_all(bytes)?;
+                written.write(bytes)?;
                 self.count(bytes.len() as u64);
             }
             if !goes_on() || self.failed.load(Ordering::Acquire) {

@@ -14,6 +14,7 @@ mod progress;
 mod send;
 mod state;
 mod tail;
+mod unbuffered;
 mod wire;
 
 use crate::replication::feed::Feed;
