@@ -234,7 +234,10 @@ impl WorkerState {
         {
             return Ok(self.step(engine, session, steps, out));
         }
-        session.client.show(session, self.now_ms, session.last_command);
+        if !entry.flags.has(Flag::Fast) {
+            // A command that looks at clients finds this one as it is. Those that do are not fast.
+            session.client.show(session, self.now_ms, session.last_command);
+        }
         let mut host =
             SessionHost { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
         let answer = call_host(&mut host, entry, Args::from(args));

@@ -44,6 +44,9 @@ impl SessionHost<'_, '_> {
     /// The act cannot be carried out, or a thread that may wait has to run the command.
     pub fn note(&mut self, answer: Answer) -> Result<Reply> {
         let Answer { mut reply, acts } = answer;
+        if acts.is_empty() {
+            return Ok(reply);
+        }
         if !self.may_wait && acts.iter().any(Act::may_block) {
             return Err(Error::Stop(Stop::Long));
         }
