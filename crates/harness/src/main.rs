@@ -173,6 +173,8 @@ enum OtherBench {
     Sweep(BenchSweep),
     /// Measures the cost of commands on collections beside redis-server.
     Collections(BenchCollections),
+    /// Counts the instructions of each command on collections, and compares them with those of another build.
+    Instructions(BenchInstructions),
     /// Measures the effect of one giant collection of each type on other clients.
     Giants(BenchGiants),
     /// Measures the cost of an import of an RDB file beside redis-server, and kills one in the middle.
@@ -296,6 +298,25 @@ struct BenchCollections {
     server_cpu: u32,
     #[arg(long, default_value_t = 1)]
     client_cpu: u32,
+}
+
+#[derive(Args)]
+struct BenchInstructions {
+    /// The binary of the build before.
+    #[arg(long)]
+    base: PathBuf,
+    /// The binary of the build after; default: the haypile beside this program, or HAYPILE_BIN.
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Cases, separated by commas; all if not given.
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// The part of each case's requests that is counted.
+    #[arg(long, default_value_t = 0.05)]
+    scale: f64,
+    /// The greatest ratio that is no finding.
+    #[arg(long, default_value_t = 1.03)]
+    at_most: f64,
 }
 
 #[derive(Args)]
@@ -483,6 +504,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Latency(latency)) => return run_bench_latency(latency),
         Some(OtherBench::Sweep(sweep)) => return run_bench_sweep(sweep),
         Some(OtherBench::Collections(collections)) => return run_bench_collections(collections),
+        Some(OtherBench::Instructions(instructions)) => return run_bench_instructions(instructions),
         Some(OtherBench::Giants(giants)) => return run_bench_giants(giants),
         Some(OtherBench::Import(import)) => return run_bench_import(import),
         Some(OtherBench::Replication(replication)) => return run_bench_replication(replication),
@@ -579,6 +601,16 @@ fn run_bench_collections(arguments: &BenchCollections) -> Result<bool> {
         write_to: common.page(),
     })?;
     Ok(met || common.quick)
+}
+
+fn run_bench_instructions(arguments: &BenchInstructions) -> Result<bool> {
+    bench::collections::instructions::run(&bench::collections::instructions::Options {
+        base: arguments.base.clone(),
+        server: arguments.server.clone().map_or_else(haypile_binary, Ok)?,
+        cases: arguments.rows.clone(),
+        scale: arguments.scale,
+        at_most: arguments.at_most,
+    })
 }
 
 fn run_bench_giants(arguments: &BenchGiants) -> Result<bool> {

@@ -76,6 +76,13 @@ impl Template {
         Template { arguments }
     }
 
+    /// Returns this command line run by another one, which becomes the server's process.
+    pub fn behind(&self, line: &str) -> Result<Template> {
+        let words = quoted::split(line).ok_or_else(|| anyhow!("unbalanced quotes: {line}"))?;
+        let words = words.iter().map(|a| String::from_utf8_lossy(a).into_owned());
+        Ok(Template { arguments: words.chain(self.arguments.iter().cloned()).collect() })
+    }
+
     /// Runs our binary's `check` on a data directory without a running server; returns false if the server is not ours:
     /// its command line has no word `server`.
     pub fn check(&self, dir: &Path) -> Result<bool> {

@@ -1,9 +1,11 @@
 //! The cost of commands on collections beside redis-server: the list of commands that the published tables of this
-//! field have, and the cases with targets. `cases` is the table, `driver` sends the requests.
+//! field have, and the cases with targets. `cases` is the table, `driver` sends the requests. `instructions` compares
+//! two builds of our server by the same cases.
 
 mod cases;
 mod driver;
 mod hyperloglogs;
+pub mod instructions;
 mod streams;
 
 use std::path::PathBuf;
@@ -55,15 +57,23 @@ fn cases() -> impl Iterator<Item = &'static Case> {
     cases::CASES.iter().chain(hyperloglogs::CASES).chain(streams::CASES)
 }
 
-/// Measures and prints; returns true if each target is met.
-pub fn run(options: &Options) -> Result<bool> {
-    if let Some(unknown) = options.cases.iter().find(|id| cases().all(|case| case.id != id.as_str())) {
+/// Returns the cases with these ids; all of them for none.
+///
+/// # Errors
+/// An id that no case has.
+fn chosen(ids: &[String]) -> Result<impl Iterator<Item = &'static Case>> {
+    if let Some(unknown) = ids.iter().find(|id| cases().all(|case| case.id != id.as_str())) {
         let known: Vec<_> = cases().map(|case| case.id).collect();
         bail!("no case {unknown:?}; there are {}", known.join(", "));
     }
+    Ok(cases().filter(|case| ids.is_empty() || ids.iter().any(|id| id == case.id)))
+}
+
+/// Measures and prints; returns true if each target is met.
+pub fn run(options: &Options) -> Result<bool> {
     let steal = Steal::now();
     let mut outcomes = Vec::new();
-    for case in cases().filter(|case| options.cases.is_empty() || options.cases.iter().any(|id| id == case.id)) {
+    for case in chosen(&options.cases)? {
         let outcome = measure(options, case).with_context(|| format!("measuring {}", case.id))?;
         println!("{}", line(&outcome));
         outcomes.push(outcome);
