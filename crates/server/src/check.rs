@@ -3,7 +3,7 @@
 //! the exit code.
 
 use crate::datadir;
-use haypile_log::{Cut, ReadOnlyFiles};
+use haypile_log::{Cut, Index, ReadOnlyFiles};
 use haypile_store::check::{Above, Broken, Facts, Finding, Findings, Garbage, Kind, Merged, Meter, Progress, note};
 use haypile_store_rocks::{Image, OpenError};
 use haypile_types::check::{Seen, check};
@@ -73,6 +73,22 @@ pub fn run(dir: &Path, out: &mut impl Write) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Looks at data that no process has open as a start would, and changes nothing; returns their last record.
+///
+/// # Errors
+/// A text for people: a start would refuse them.
+pub fn look(dir: &Path) -> Result<Index, String> {
+    let _inspected = datadir::inspect(dir)?;
+    let base = Image::open(&datadir::base_dir(dir)).map_err(|error| error.to_string())?;
+    let mut source = read_only(dir);
+    datadir::tell(&mut source, dir, false)?;
+    haypile_store::check::look(&source, &base)
+}
+
+fn read_only(dir: &Path) -> haypile_log::Options {
+    haypile_log::Options { files: Arc::new(ReadOnlyFiles), ..haypile_log::Options::new(datadir::log_dir(dir)) }
+}
+
 /// The results of a check that came to its end.
 struct Whole {
     seen: Seen,
@@ -87,7 +103,6 @@ fn check_dir(dir: &Path, meter: &Meter, findings: &mut Findings<'_>) -> Result<O
     if inspected.engine == "memory" {
         return Ok(None);
     }
-    let log = datadir::log_dir(dir);
     let base = match Image::open(&datadir::base_dir(dir)) {
         Ok(base) => base,
         Err(OpenError::Corrupt(why)) => {
@@ -96,7 +111,7 @@ fn check_dir(dir: &Path, meter: &Meter, findings: &mut Findings<'_>) -> Result<O
         }
         Err(error) => return Err(Broken::Unreadable(error.to_string())),
     };
-    let mut source = haypile_log::Options { files: Arc::new(ReadOnlyFiles), ..haypile_log::Options::new(log) };
+    let mut source = read_only(dir);
     datadir::tell(&mut source, dir, false).map_err(Broken::Unreadable)?;
     let above = Above::read(&source, &base, meter, findings)?;
     let merged = Merged::new(&base, &above, meter);

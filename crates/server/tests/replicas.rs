@@ -519,7 +519,7 @@ fn others_are_no_masters() {
         ("-NOAUTH Authentication required.\r\n", "NOAUTH"),
         ("+OK\r\n", "no server that can be followed"),
         ("*4\r\n$7\r\nhaypile\r\n$1\r\n9\r\n$1\r\n2\r\n$2\r\n16\r\n", "version 9"),
-        ("*4\r\n$7\r\nhaypile\r\n$1\r\n1\r\n$1\r\n2\r\n$2\r\n16\r\nthis is no frame at all", "checksum"),
+        ("*4\r\n$7\r\nhaypile\r\n$1\r\n2\r\n$1\r\n2\r\n$2\r\n16\r\nthis is no frame at all", "checksum"),
     ] {
         let port = liar(answer);
         fails(&mut client, port, why);

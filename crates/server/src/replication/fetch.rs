@@ -60,7 +60,9 @@ impl<'a> Fetch<'a> {
                 .collect();
             let ended = fetching.into_iter().map(|thread| thread.join());
             let ended = ended.map(|ended| ended.unwrap_or_else(|_| Err(Error::other("a thread has panicked"))));
-            ended.collect::<Vec<_>>().into_iter().collect::<io::Result<Vec<()>>>().map(drop)
+            // Where one fails, the others end because of it.
+            let errors = ended.filter_map(Result::err).collect::<Vec<_>>();
+            errors.into_iter().min_by_key(|error| error.kind() == ErrorKind::Interrupted).map_or(Ok(()), Err)
         })?;
         for dir in [self.dir.join("base"), self.dir.join("log"), self.dir.clone()] {
             sync_dir(&dir)?;

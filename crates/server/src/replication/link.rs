@@ -4,6 +4,7 @@
 //! connection breaks, or fetch a copy. Nothing is decided here about histories: the master says how it goes on, and the
 //! store refuses what does not come next.
 
+use crate::check;
 use crate::datadir;
 use crate::replication::connect::connect;
 use crate::replication::feed::unexpected;
@@ -20,6 +21,7 @@ use haypile_replication::{Manifest, Request, Sink};
 use haypile_store::{FollowError, KeyEvent, Store};
 use std::io::{self, Error, ErrorKind};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -167,6 +169,12 @@ impl Attempt<'_> {
         let dir = engine.settings.config().dir.clone();
         datadir::check_exchange(&dir).map_err(Error::other)?;
         Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
+        let incoming = datadir::incoming_dir(&dir);
+        if let Err(why) = look(&incoming, manifest.index) {
+            // Nothing of it is kept for the next attempt.
+            std::fs::remove_dir_all(&incoming)?;
+            return Err(Error::new(ErrorKind::InvalidData, format!("its copy cannot be used: {why}")));
+        }
         if shared > Index(0)
             && let Some(store) = engine.store_arc()
         {
@@ -188,6 +196,15 @@ impl Attempt<'_> {
             manifest.index
         );
         Ok(())
+    }
+}
+
+/// Looks whether a start would take a copy that was fetched, and comes to this record then: until that is known, the
+/// own data stay where they are.
+fn look(incoming: &Path, index: Index) -> Result<(), String> {
+    match check::look(incoming)? {
+        last if last == index => Ok(()),
+        last => Err(format!("its last record is {last}, and not {index}")),
     }
 }
 

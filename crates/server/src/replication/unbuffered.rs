@@ -12,7 +12,7 @@ use std::path::Path;
 /// Bytes that are written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What memory, offsets and lengths have to be multiples of; every block device is content with that.
+/// The number that memory, offsets and lengths are multiples of: every block device is content with it.
 const ALIGNMENT: usize = 4096;
 
 pub struct Unbuffered {

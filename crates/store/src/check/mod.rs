@@ -23,7 +23,7 @@ pub use records::Above;
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Tier};
 use crate::flush::applied_row;
 use crate::value::Value;
-use haypile_log::{Applied, History, Index};
+use haypile_log::{Applied, History, Index, Options, inspect};
 
 /// A base that is only read.
 pub trait Stored {
@@ -71,6 +71,16 @@ pub(crate) fn applied(base: &(impl Stored + ?Sized)) -> Result<Option<Applied>, 
         return Err(BaseError::Corrupt("the row that says how far the base goes is too short".into()));
     };
     Ok(Some(Applied { index: Index(u64::from_be_bytes(*index)), history: Some(History(*history)) }))
+}
+
+/// Looks at a base and its log as an open would, without reading all of them; returns the last record.
+///
+/// # Errors
+/// A text for people: they cannot be read, are damaged, or do not belong together.
+pub fn look(source: &Options, base: &dyn Stored) -> Result<Index, String> {
+    let applied = applied(base).map_err(|error| format!("the base cannot be read: {error}"))?;
+    let found = inspect(source, applied.unwrap_or_default()).map_err(|error| error.to_string())?;
+    Ok(found.last)
 }
 
 /// Notes damage of the base where an error means damage.
