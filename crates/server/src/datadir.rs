@@ -271,8 +271,14 @@ pub struct Inspected {
 /// Takes a directory to read it, without changing a byte of it.
 ///
 /// # Errors
-/// A text for people: it is none of ours, a server has it, or it is of another format.
+/// A text for people: it is none of ours, a server has it, it is of another format, or in the middle of an exchange.
 pub fn inspect(dir: &Path) -> Result<Inspected, String> {
+    if incoming_dir(dir).join(COMPLETE_FILE).exists() {
+        return Err(format!(
+            "The server of {} ended while a copy of its master's data was taking the place of these. Start it: it carries on.",
+            dir.display()
+        ));
+    }
     let Some(format) = read_format(dir)? else {
         return Err(format!(
             "{} is not a data directory of Haypile: there is no file {FORMAT_FILE} in it.",
@@ -511,6 +517,21 @@ mod tests {
         let older = Format { version: FORMAT - 1, ..newer };
         let why = older.check(&dir, Engine::RocksDb).expect_err("older");
         assert!(why.contains("is of format 1, which is older than this program's format 2. Export"), "{why}");
+        std::fs::remove_dir_all(&dir).expect("it is ours");
+    }
+
+    #[test]
+    fn data_in_the_middle_of_an_exchange_are_not_looked_at() {
+        let dir = std::env::temp_dir().join(format!("haypile-exchange-{}", std::process::id()));
+        std::fs::create_dir_all(incoming_dir(&dir)).expect("a temporary directory can be made");
+        let fresh = Format::fresh(Engine::RocksDb);
+        write_format(&dir, &fresh).expect("it is writable");
+        assert!(inspect(&dir).is_ok(), "the copy is not complete");
+        assert_eq!(mark_incoming(&dir), Ok(Ok(())));
+        let why = inspect(&dir).map(|inspected| inspected.engine).expect_err("nobody knows which part is where");
+        assert!(why.contains("Start it"), "{why}");
+        assert_eq!(adopt_incoming(&dir), Ok(true));
+        assert!(inspect(&dir).is_ok(), "the exchange has ended");
         std::fs::remove_dir_all(&dir).expect("it is ours");
     }
 
