@@ -14,7 +14,7 @@ pub struct Record<'a> {
     /// Wall clock in milliseconds.
     pub time_ms: u64,
     pub body: &'a [u8],
-    /// What [`body_crc`](crate::body_crc) makes of the body.
+    /// The checksum of the body, as [`body_crc`](crate::body_crc) computes it.
     pub body_crc: u32,
     /// Number of the segment.
     pub segment: u64,

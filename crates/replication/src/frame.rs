@@ -63,7 +63,7 @@ pub struct RecordFrame<'a> {
     /// Wall clock in milliseconds.
     pub time_ms: u64,
     pub body: &'a [u8],
-    /// What [`body_crc`] makes of the body: the log's own, from one end to the other.
+    /// The checksum of the body: the log's own, from one end to the other.
     pub body_crc: u32,
 }
 

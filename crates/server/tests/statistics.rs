@@ -39,9 +39,17 @@ fn a_reply_that_waits_for_the_log_counts_with_its_wait() {
 
 /// A number of INFO.
 fn number(client: &mut Client<TcpStream>, field: &str) -> u64 {
+    let [number] = numbers(client, [field]);
+    number
+}
+
+/// Numbers of INFO, all of one moment.
+fn numbers<const N: usize>(client: &mut Client<TcpStream>, fields: [&str; N]) -> [u64; N] {
     let info = client.ask("INFO everything debug");
-    let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{field} is a number of {info}"))
+    fields.map(|field| {
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{field} is a number of {info}"))
+    })
 }
 
 #[test]
@@ -60,10 +68,10 @@ fn rounds_of_event_loops_are_counted_with_their_time() {
     let more = number(&mut client, "eventloop_cycles") - cycles;
     // Each PING is a round, and there are some without a command; none counts twice.
     assert!((100..190).contains(&more), "{more} rounds for 100 commands");
-    let (all_us, commands_us) =
-        (number(&mut client, "eventloop_duration_sum"), number(&mut client, "eventloop_duration_cmd_sum"));
+    let fields = ["eventloop_duration_sum", "eventloop_duration_cmd_sum", "eventloop_duration_max"];
+    let [all_us, commands_us, longest_us] = numbers(&mut client, fields);
     assert!(0 < commands_us && commands_us <= all_us, "{commands_us} of {all_us}");
-    assert!(number(&mut client, "eventloop_duration_max") <= number(&mut client, "eventloop_duration_sum"));
+    assert!(longest_us <= all_us, "{longest_us} of {all_us}");
     wait_until("there are samples", || number(&mut client, "instantaneous_eventloop_duration_usec") > 0);
     assert!(number(&mut client, "instantaneous_eventloop_cycles_per_sec") > 0);
     // Sleep is no part of a round.

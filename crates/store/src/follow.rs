@@ -58,8 +58,8 @@ impl std::fmt::Display for FollowError {
 impl std::error::Error for FollowError {}
 
 impl Store {
-    /// Prefetches the rows of the first `TOGETHER_MAX` keys that records write: worth it for two records and more, which
-    /// are then taken one by one, and never wrong.
+    /// Prefetches the rows of the first `TOGETHER_MAX` keys that records write: worth it for two records and more, and
+    /// never wrong.
     pub fn prefetch_records<'r>(&self, records: impl Iterator<Item = Record<'r>>) {
         self.fetch(records.flat_map(|record| effects(record.body)).map_while(Result::ok));
     }
