@@ -377,17 +377,19 @@ impl RecordHeader {
 
     /// None unless the bytes are the header of a record of the segment with this salt.
     pub(crate) fn decode(salt: Salt, bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<RecordHeader> {
-        if salt.crc(&bytes[4..]) != u32_at(bytes, 0) {
-            return None;
-        }
+        (salt.crc(&bytes[4..]) == u32_at(bytes, 0)).then(|| RecordHeader::sealed(bytes))
+    }
+
+    /// The header of a record that this log has sealed itself.
+    pub(crate) fn sealed(bytes: &[u8; RECORD_HEADER_BYTES]) -> RecordHeader {
         let kind_and_time = u64_at(bytes, 12);
-        Some(RecordHeader {
+        RecordHeader {
             body_crc: u32_at(bytes, 4),
             body_bytes: u32_at(bytes, 8),
             kind: kind_and_time as u8,
             time_ms: kind_and_time >> 8,
             index: Index(u64_at(bytes, 20)),
-        })
+        }
     }
 }
 
