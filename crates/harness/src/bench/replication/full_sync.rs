@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 
 use super::pair::Pair;
 use super::{Options, Row, median};
-use crate::bench::process::disk_bytes;
+use crate::bench::process::{disk_bytes, idle_cpu_seconds};
 use crate::client::Client;
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Workplace};
@@ -20,6 +20,8 @@ use crate::server::{REPLY_TIMEOUT, Server, Workplace};
 const VALUE_BYTES: usize = 1000;
 /// Values in one pipeline of the fill.
 const PIPELINE: u64 = 100;
+/// The longest wait until the master is idle.
+const IDLE_MAX: Duration = Duration::from_secs(120);
 /// The pause of the client that others' waits are measured with.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -30,10 +32,14 @@ pub fn run(options: &Options) -> Result<Vec<Row>> {
     let data = pair.places[0].data();
     let bytes = disk_bytes(&data);
     let copied = copy_files(&data, &options.dir)?;
-    let quiet = others(&pair, options.sync_keys, |_| {
+    // The fill's compactions have ended, and what the client reads is in memory, as it is later on.
+    idle_cpu_seconds(pair.master.pid(), IDLE_MAX);
+    let wait = |_: &Pair| {
         sleep(Duration::from_secs_f64(copied.as_secs_f64().clamp(5.0, 30.0)));
         Ok(())
-    })?;
+    };
+    others(&pair, options.sync_keys, wait)?;
+    let quiet = others(&pair, options.sync_keys, wait)?;
     let mut took = Duration::ZERO;
     let begin = Instant::now();
     let busy = others(&pair, options.sync_keys, |of_pair| {
