@@ -166,10 +166,20 @@ impl Course<'_> {
         Ok(self.master)
     }
 
-    /// Has the replica lead that has most, and the other one follow it.
+    /// Has the replica lead that has most, and the other one follow it. Whoever is not chosen does not follow the old
+    /// master any more when they are compared: a frozen one, when it runs on, finds what replicas have acknowledged
+    /// meanwhile, and tells its clients.
     fn promote_most(&mut self) -> Result<usize> {
         let replicas = self.replicas();
-        let next = self.cluster.most(&replicas)?;
+        let first = self.cluster.most(&replicas)?;
+        for replica in replicas.iter().filter(|replica| **replica != first) {
+            self.cluster.follow(*replica, Some(first))?;
+        }
+        let mut next = self.cluster.most(&replicas)?;
+        if next != first {
+            self.cluster.follow(first, Some(next))?;
+            next = self.cluster.most(&replicas)?;
+        }
         self.cluster.follow(next, None)?;
         for replica in replicas.into_iter().filter(|replica| *replica != next) {
             self.cluster.follow(replica, Some(next))?;
