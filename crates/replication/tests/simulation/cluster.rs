@@ -312,7 +312,8 @@ impl<'s> Cluster<'s> {
         let (Some(replica), Some(of_master)) = (self.node(number), self.node(master)) else { return };
         let log = replica.store.log();
         let at = Position { history: log.history(), index: log.last() };
-        let was_in_step = self.members[number].in_step == Some(self.reign) && master == self.leader;
+        let is_in_step = |number: usize| number == self.leader || self.members[number].in_step == Some(self.reign);
+        let was_in_step = is_in_step(number) && is_in_step(master);
         match admit(of_master.store.log(), at) {
             Ok(hold) => {
                 count(&self.seen.partial, 1);
@@ -325,7 +326,8 @@ impl<'s> Cluster<'s> {
             Err(FullReason::Ahead { .. }) if of_master.store.follows() => {}
             Err(why) => {
                 count(&self.seen.beyond, matches!(why, FullReason::Beyond { .. }).into());
-                // A master never comes back with less than its replica has, and each knows the other's history.
+                // A leader never comes back with less than its replica has, and each knows the other's history; one that
+                // follows, too, gets there.
                 let is_gone = matches!(why, FullReason::Purged { .. });
                 assert!(!was_in_step || is_gone, "no copy where records are enough: {why}");
                 self.tell(|| format!("{number} fetches a copy of {master}: {why}"));
