@@ -326,8 +326,8 @@ impl<'s> Cluster<'s> {
             Err(FullReason::Ahead { .. }) if of_master.store.follows() => {}
             Err(why) => {
                 count(&self.seen.beyond, matches!(why, FullReason::Beyond { .. }).into());
-                // A leader never comes back with less than its replica has, and each knows the other's history; one that
-                // follows, too, gets there.
+                // A leader never comes back with less than its replica has, and each knows the other's history. A
+                // master that follows as well gets there.
                 let is_gone = matches!(why, FullReason::Purged { .. });
                 assert!(!was_in_step || is_gone, "no copy where records are enough: {why}");
                 self.tell(|| format!("{number} fetches a copy of {master}: {why}"));
