@@ -29,7 +29,7 @@ impl Relay {
         let honest: Lie = |frame, out| frame.encode(out);
         let lie = Arc::new(Mutex::new(honest));
         let of_relay = lie.clone();
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for replica in listener.incoming().flatten() {
                 let Ok(master) = TcpStream::connect(("127.0.0.1", master)) else { return };
@@ -134,7 +134,7 @@ fn half_a_copy_does_not_take_the_place_of_the_replicas_own_data() {
         assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {}", relay.port)), "+OK\r\n");
         wait_until(why, || field(&mut client, "master_link_error").contains(why));
         assert_eq!((&*field(&mut client, "master_link_status"), &*client.ask("GET kept")), ("down", "$1\r\n1\r\n"));
-        // Neither does a start take it.
+        // A start does not take the copy either.
         drop(client);
         replica.kill();
         replica = Server::start(other.path(), &DEBUG);

@@ -18,7 +18,7 @@ use haypile_log::{History, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::resync::Position;
 use haypile_replication::{Manifest, Request, Sink};
-use haypile_store::{FollowError, KeyEvent, Store};
+use haypile_store::{FollowError, KeyEvent, Store, TOGETHER_MAX};
 use std::io::{self, Error, ErrorKind};
 use std::net::TcpStream;
 use std::path::Path;
@@ -37,9 +37,6 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 
 /// The pause before a record is offered again that the store has no room for.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
-
-/// Records whose rows are prefetched together.
-const RECORDS_TOGETHER: usize = 48;
 
 /// The difference of two clocks from which on it is told.
 const SKEW_MS_MAX: i64 = 10_000;
@@ -171,7 +168,7 @@ impl Attempt<'_> {
         Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
         let incoming = datadir::incoming_dir(&dir);
         if let Err(why) = look(&incoming, manifest.index) {
-            // Nothing of it is kept for the next attempt.
+            // No file of the copy is kept for the next attempt.
             std::fs::remove_dir_all(&incoming)?;
             return Err(Error::new(ErrorKind::InvalidData, format!("its copy cannot be used: {why}")));
         }
@@ -254,12 +251,12 @@ impl<'a> Records<'a> {
         let replication = attempt.replication;
         let serves = || !replication.engine_is_closing();
         let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
-        let mut together = Vec::with_capacity(RECORDS_TOGETHER);
+        let mut together = Vec::with_capacity(TOGETHER_MAX);
         loop {
             let frame = incoming.next();
             if let Ok(Some(Frame::Record(record))) = frame {
                 together.push(record.of(*history.get_or_insert_with(|| at.store.history())));
-                if together.len() < RECORDS_TOGETHER {
+                if together.len() < TOGETHER_MAX {
                     continue;
                 }
             }

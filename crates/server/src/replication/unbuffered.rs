@@ -15,6 +15,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The number that memory, offsets and lengths are multiples of: every block device is content with it.
 const ALIGNMENT: usize = 4096;
 
+/// A file that is being written.
 pub struct Unbuffered {
     file: File,
     /// One piece, from the first place on that is aligned.
@@ -28,7 +29,7 @@ impl Unbuffered {
     /// Creates a file, or empties it.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file cannot be created.
     pub fn create(path: &Path) -> io::Result<Unbuffered> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);

@@ -47,17 +47,23 @@ pub fn run(options: &Options) -> Result<bool> {
         });
         let (base, ours) = (base?, ours?);
         let (ratio, more) = (ours / base, if ours / base > options.at_most { " MORE" } else { "" });
-        println!("{:14} P{:<2} ratio {ratio:5.3}{more}  ours {ours:9.0}  base {base:9.0}", case.id, case.pipeline);
+        let pipeline = pipeline(case);
+        println!("{:14} P{pipeline:<2} ratio {ratio:5.3}{more}  ours {ours:9.0}  base {base:9.0}", case.id);
         all &= more.is_empty();
     }
     Ok(all)
 }
 
+/// Returns how many requests are in flight on a connection: a server that valgrind runs is so slow that a pipeline of
+/// long requests would be parted into several turns.
+fn pipeline(case: &Case) -> usize {
+    if case.requests < SHORT_REQUESTS { 1 } else { case.pipeline }
+}
+
 /// Returns the instructions that a request takes, with all that the server does meanwhile.
 fn count(options: &Options, binary: &Path, case: &Case) -> Result<f64> {
     let requests = ((case.requests as f64 * options.scale) as u64).max(1000);
-    // A server that valgrind runs is so slow that a pipeline of long requests would be parted into several turns.
-    let pipeline = if case.requests < SHORT_REQUESTS { 1 } else { case.pipeline };
+    let pipeline = pipeline(case);
     let place = Workplace::new("instructions", None)?;
     let counts = place.file("counts");
     let valgrind = format!("valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file={}", counts.display());
