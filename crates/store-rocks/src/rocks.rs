@@ -76,16 +76,7 @@ impl Rocks {
         let removal = Removal::new(options.removal_bytes_per_s);
         let ingest = Ingest::new(directory, &options, &cache);
         let settings = options.database(&cache, &reclaimer, &events, &removal);
-        let opened = DB::open(&settings, directory).map_err(open_error);
-        let db = match opened {
-            // The open got as far as to write, so that the directory is ours, with the files that an unfinished flush
-            // has left.
-            Err(OpenError::Full(_)) => {
-                ingest.clean().map_err(not_opened)?;
-                DB::open(&settings, directory).map_err(open_error)?
-            }
-            opened => opened?,
-        };
+        let db = open_where_room_comes(&settings, directory, &ingest)?;
         // Only now is the lock ours, so that these are no other's files.
         ingest.clean().map_err(not_opened)?;
         let presence = Presence::new(directory).map_err(not_opened)?;
@@ -132,8 +123,7 @@ impl Rocks {
 
     /// Whether there is as much room as the last compaction read that found none.
     fn has_room_for_compaction(&self) -> bool {
-        let disk = rustix::fs::statvfs(&self.directory);
-        disk.is_ok_and(|disk| disk.f_bavail * disk.f_frsize >= self.events.short_bytes.load(Ordering::Relaxed))
+        free_bytes(&self.directory) >= self.events.short_bytes.load(Ordering::Relaxed)
     }
 
     /// Holds automatic compactions back for a while after one that found no room, unless another has found some since.
@@ -153,6 +143,31 @@ impl Rocks {
             tracing::debug!("compactions are held back, or let go: {error}");
         }
     }
+}
+
+/// Opens the database. Without room an open fails, and may have made some: it removes the tables that a kill has left
+/// only after it has failed to write its file of options. It is tried again as long as there is more room each time.
+fn open_where_room_comes(settings: &rust_rocksdb::Options, directory: &Path, ingest: &Ingest) -> Result<DB, OpenError> {
+    let mut free = None;
+    loop {
+        match DB::open(settings, directory).map_err(open_error) {
+            // The open got as far as to write, so that the directory is ours, with the files that an unfinished flush
+            // has left.
+            Err(full @ OpenError::Full(_)) => {
+                ingest.clean().map_err(not_opened)?;
+                let before = free.replace(free_bytes(directory));
+                if before.is_some() && free <= before {
+                    return Err(full);
+                }
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Returns how much room the disk has left, in bytes; 0 if that is not known.
+fn free_bytes(directory: &Path) -> u64 {
+    rustix::fs::statvfs(directory).map_or(0, |disk| disk.f_bavail * disk.f_frsize)
 }
 
 impl Base for Rocks {

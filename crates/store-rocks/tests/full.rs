@@ -160,6 +160,39 @@ fn what_an_unfinished_flush_left_is_room_for_an_open() {
     base.close();
 }
 
+#[test]
+fn tables_that_a_kill_left_are_room_for_an_open() {
+    let Some(disk) = SmallDisk::mount(24) else {
+        eprintln!("no tmpfs can be mounted here: nothing was tested");
+        return;
+    };
+    let (directory, filler) = (disk.path().join("base"), disk.path().join("filler"));
+    let mut refused_with = Vec::new();
+    // With the room that the flush's files leave, the base finds room for its manifest, or also for its options.
+    let base = Rocks::open(&directory, Options::default()).expect("the base opens");
+    rows(0, 1 << 20).into_base(&base).expect("a flush");
+    base.close();
+    for pages in 1..30 {
+        let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "sst");
+        let paths = std::fs::read_dir(&directory).expect("the directory").map(|entry| entry.expect("an entry").path());
+        let table = paths.filter(|path| is_table(path)).max().expect("a table");
+        std::fs::copy(table, directory.join(format!("{:06}.sst", 900_000 + pages))).expect("there is room");
+        std::fs::write(directory.join("ingest/0.sst"), vec![0; pages as usize * 4096]).expect("there is room");
+        fill(&filler, 0);
+        match Rocks::open(&directory, Options::default()) {
+            Ok(base) => base.close(),
+            Err(error) => {
+                assert!(matches!(error, OpenError::Full(_)), "{pages}: {error:?}");
+                refused_with.push(pages);
+            }
+        }
+        std::fs::remove_file(&filler).expect("the room comes back");
+        Rocks::open(&directory, Options::default()).expect("the base opens").close();
+    }
+    println!("refused with {refused_with:?} pages");
+    assert!(refused_with.iter().all(|pages| *pages < 3), "{refused_with:?}: room comes when the first tries end");
+}
+
 /// RocksDB, left to itself, begins no compaction after one that found the disk full until there is room for all that it
 /// read; where only a compaction can make room, that would be never.
 #[test]
