@@ -139,7 +139,7 @@ impl Party {
     ) -> Result<Vec<Vec<Reply>>> {
         if commands.iter().any(|command| command[0] == LEAVE) {
             self.connections[sender] = Connection::new(self.port)?;
-            return self.settle(None, expected);
+            return self.settle(None, false, expected);
         }
         for command in commands {
             let command: Command = command.iter().map(|word| self.with_ids(word)).collect();
@@ -151,7 +151,8 @@ impl Party {
         // A connection that others have closed is noticed when it is read.
         let _ = connection.client.flush();
         connection.outstanding.push(sentinel);
-        self.settle(commands.iter().any(is_short).then_some(sender), expected)
+        let kills = commands.iter().flatten().any(|word| word.eq_ignore_ascii_case(b"kill"));
+        self.settle(commands.iter().any(is_short).then_some(sender), kills, expected)
     }
 
     /// Returns a word with the ids that it names.
@@ -164,9 +165,14 @@ impl Party {
         }
     }
 
-    /// Reads until every connection has answered or is blocked (`must_answer` has to answer), and until all that is
-    /// expected has come, as long as it may come.
-    fn settle(&mut self, must_answer: Option<usize>, expected: Option<&Expected<'_>>) -> Result<Vec<Vec<Reply>>> {
+    /// Reads until every connection has answered or is blocked (`must_answer` has to answer), until those that were
+    /// killed, if any may have been, are closed here too, and until all that is expected has come, as long as it may come.
+    fn settle(
+        &mut self,
+        must_answer: Option<usize>,
+        kills: bool,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Vec<Vec<Reply>>> {
         let mut heard: Vec<Vec<Reply>> = self.connections.iter().map(|_| Vec::new()).collect();
         let begin = Instant::now();
         loop {
@@ -175,7 +181,7 @@ impl Party {
             }
             let outstanding = self.blocked().len();
             let owes = must_answer.is_some_and(|number| self.is_blocked(number));
-            let is_quiet = !owes && blocked(&mut self.admin)? == outstanding;
+            let is_quiet = !owes && blocked(&mut self.admin)? == outstanding && (!kills || self.all_are_known()?);
             if is_quiet {
                 // These replies were written before the server said how many are blocked.
                 for (connection, heard) in self.connections.iter_mut().zip(&mut heard) {
@@ -193,6 +199,15 @@ impl Party {
             }
             ensure!(begin.elapsed() < SILENCE, "{outstanding} clients do not answer, and fewer or more are blocked");
         }
+    }
+
+    /// Whether the server still has every connection: the end of one that it has killed may be on its way.
+    fn all_are_known(&mut self) -> Result<bool> {
+        let ids = self.connections.iter().map(|connection| connection.id.to_string());
+        let words: Vec<String> = ["CLIENT", "LIST", "ID"].map(String::from).into_iter().chain(ids).collect();
+        let list = self.admin.call(&words)?;
+        let lines = list.bytes().context("CLIENT LIST")?.iter().filter(|byte| **byte == b'\n').count();
+        Ok(lines == CONNECTIONS)
     }
 
     /// Closes all connections and returns the keys that are left.
