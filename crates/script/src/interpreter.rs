@@ -1,0 +1,242 @@
+//! An interpreter: compiled scripts, and the run of one.
+
+use crate::failure::{self, Place};
+use crate::libraries::random::Random;
+use crate::libraries::{bit, cjson, cmsgpack, structs};
+use crate::memory::Bounded;
+use crate::redis::{self, RunState};
+use crate::sandbox::Sandbox;
+use crate::server::{Halted, SERVER, Server};
+use crate::to_reply;
+use haypile_resp::Reply;
+use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Value, VmState};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Instructions after which the server is asked whether the run goes on: some ten microseconds.
+const INSTRUCTIONS: u32 = 2000;
+
+/// Compiled scripts that an interpreter keeps. Where there are more, all are compiled anew.
+const CHUNKS_MAX: usize = 1000;
+
+/// Runs after which what scripts have written to tables of the sandbox by `table.insert` is taken away.
+const RUNS_TO_CLEAN: u64 = 64;
+
+/// The bounds of an interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes that it takes at most. An allocation beyond is an error of the script, "not enough memory".
+    pub memory_bytes: usize,
+}
+
+/// A script with its arguments.
+pub struct Run<'a> {
+    /// The name of the script in errors: its SHA-1 in hex digits.
+    pub name: &'a str,
+    pub text: &'a [u8],
+    /// Bytes of the first line, which Lua does not see.
+    pub shebang_bytes: usize,
+    pub keys: &'a [&'a [u8]],
+    pub args: &'a [&'a [u8]],
+    /// The seed of `math.random`.
+    pub seed: u64,
+}
+
+/// The end of a run.
+pub enum Outcome {
+    /// The script has a reply, perhaps an error.
+    Reply(Reply),
+    /// The server has ended the run.
+    Halted(Halted),
+}
+
+/// A Lua interpreter with Redis's globals. It belongs to one thread.
+pub struct Interpreter {
+    lua: Lua,
+    sandbox: Sandbox,
+    state: Rc<RunState>,
+    random: Rc<RefCell<Random>>,
+    json: cjson::Shared,
+    failed: Rc<RefCell<Option<Failure>>>,
+    handler: Function,
+    chunks: HashMap<Box<str>, Function>,
+    bounds: Bounds,
+    keys_name: LuaString,
+    args_name: LuaString,
+    runs: u64,
+}
+
+/// An error that has ended a script.
+struct Failure {
+    /// Its code first.
+    message: Vec<u8>,
+    place: Option<Place>,
+}
+
+impl Interpreter {
+    /// Makes an interpreter. `version` is the one of Redis that scripts see.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn new(version: &str, bounds: Bounds) -> Result<Interpreter, String> {
+        Interpreter::make(version, bounds).map_err(|error| failure::message_of(&error))
+    }
+
+    fn make(version: &str, bounds: Bounds) -> mlua::Result<Interpreter> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let (state, random) = (Rc::<RunState>::default(), Rc::<RefCell<Random>>::default());
+        let (json_library, json) = cjson::library(&lua)?;
+        let libraries = [
+            ("redis", redis::library(&lua, &state, version)?),
+            ("bit", bit::library(&lua)?),
+            ("cjson", json_library),
+            ("cmsgpack", cmsgpack::library(&lua)?),
+            ("struct", structs::library(&lua)?),
+        ];
+        let sandbox = Sandbox::new(&lua, &libraries, &random)?;
+        let failed = Rc::<RefCell<Option<Failure>>>::default();
+        let handler = handler(&lua, &failed)?;
+        let own = state.clone();
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
+            own.goes_on()?;
+            if SERVER.is_set() {
+                SERVER.with(|server| server.goes_on()).map_err(|why| own.halt(why))?;
+            }
+            Ok(VmState::Continue)
+        })?;
+        let (keys_name, args_name) = (lua.create_string("KEYS")?, lua.create_string("ARGV")?);
+        let chunks = HashMap::new();
+        Ok(Interpreter {
+            lua,
+            sandbox,
+            state,
+            random,
+            json,
+            failed,
+            handler,
+            chunks,
+            bounds,
+            keys_name,
+            args_name,
+            runs: 0,
+        })
+    }
+
+    /// Compiles a script, so that its run finds it compiled.
+    ///
+    /// # Errors
+    /// The text is no Lua; the message of the compiler.
+    pub fn compile(&mut self, name: &str, text: &[u8], shebang_bytes: usize) -> Result<(), String> {
+        self.chunk(name, text, shebang_bytes).map(drop)
+    }
+
+    fn chunk(&mut self, name: &str, text: &[u8], shebang_bytes: usize) -> Result<Function, String> {
+        if let Some(chunk) = self.chunks.get(name) {
+            return Ok(chunk.clone());
+        }
+        let chunk =
+            self.lua.load(&text[shebang_bytes..]).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
+        let chunk = chunk.into_function().map_err(|error| failure::message_of(&error))?;
+        if self.chunks.len() >= CHUNKS_MAX {
+            self.chunks.clear();
+        }
+        self.chunks.insert(name.into(), chunk.clone());
+        Ok(chunk)
+    }
+
+    /// Forgets all compiled scripts.
+    pub fn forget_scripts(&mut self) {
+        self.chunks.clear();
+    }
+
+    /// Whether so much memory has stayed that another interpreter should take this one's place.
+    pub fn is_worn(&self) -> bool {
+        self.lua.used_memory() > self.bounds.memory_bytes / 2
+    }
+
+    /// Returns the bytes that the interpreter takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    /// Runs a script.
+    pub fn run(&mut self, run: &Run<'_>, server: &mut dyn Server) -> Outcome {
+        let chunk = match self.chunk(run.name, run.text, run.shebang_bytes) {
+            Ok(chunk) => chunk,
+            Err(why) => {
+                let why = format!("ERR Error compiling script (new function): {why}");
+                return Outcome::Reply(Reply::error(why));
+            }
+        };
+        self.state.reset();
+        self.random.borrow_mut().seed(run.seed as u32);
+        *self.json.borrow_mut() = Default::default();
+        *self.failed.borrow_mut() = None;
+        let result = self.set_arguments(run).and_then(|()| {
+            let _bound = Bounded::new(&self.lua, self.bounds.memory_bytes)?;
+            SERVER.set(server, || self.sandbox.xpcall.call::<(bool, Value)>((&chunk, &self.handler)))
+        });
+        self.runs += 1;
+        let cleaned = match self.runs.is_multiple_of(RUNS_TO_CLEAN) {
+            true => self.sandbox.clean.call::<()>(()),
+            false => Ok(()),
+        };
+        if let Some(why) = self.state.halted.borrow_mut().take() {
+            return Outcome::Halted(why);
+        }
+        Outcome::Reply(match result.and_then(|result| cleaned.map(|()| result)) {
+            Ok((true, value)) => self.reply(run.name, value),
+            Ok((false, value)) => self.failure(run.name, failure::text_of(&value)),
+            Err(error) => self.failure(run.name, failure::message_of(&error).into_bytes()),
+        })
+    }
+
+    fn set_arguments(&self, run: &Run<'_>) -> mlua::Result<()> {
+        for (name, values) in [(&self.keys_name, run.keys), (&self.args_name, run.args)] {
+            let values = values.iter().map(LuaString::wrap);
+            self.sandbox.globals.raw_set(name, self.lua.create_sequence_from(values)?)?;
+        }
+        Ok(())
+    }
+
+    fn reply(&self, name: &str, value: Value) -> Reply {
+        match to_reply::convert(value, self.state.protocol.get()) {
+            Ok(reply) => reply,
+            Err(error) => self.failure(name, failure::message_of(&error).into_bytes()),
+        }
+    }
+
+    /// The reply to a script that an error has ended: the one that its handler has noted, or else this.
+    fn failure(&self, name: &str, otherwise: Vec<u8>) -> Reply {
+        let failure = self.failed.borrow_mut().take();
+        let Failure { mut message, place } =
+            failure.unwrap_or_else(|| Failure { message: [b"ERR ", &otherwise[..]].concat(), place: None });
+        message.extend_from_slice(format!(" script: {name}").as_bytes());
+        if let Some(Place { source, line, .. }) = place {
+            message.extend_from_slice(format!(", on {source}:{line}.").as_bytes());
+        }
+        Reply::error_bytes(message)
+    }
+}
+
+/// Makes the function that is called where an error ends a script, and notes where.
+fn handler(lua: &Lua, failed: &Rc<RefCell<Option<Failure>>>) -> mlua::Result<Function> {
+    let failed = failed.clone();
+    lua.create_function(move |lua, value: Value| {
+        let message = match &value {
+            Value::Error(error) => match failure::raised(error) {
+                Some(failure::Raised::Command(text)) => text.clone(),
+                _ => [b"ERR ", &failure::text_of(&value)[..]].concat(),
+            },
+            Value::Table(table) => match table.raw_get::<Value>("err")? {
+                text @ (Value::String(_) | Value::Number(_)) => failure::text_of(&text),
+                _ => b"ERR unknown error".to_vec(),
+            },
+            other => [b"ERR ", &failure::text_of(other)[..]].concat(),
+        };
+        *failed.borrow_mut() = Some(Failure { message, place: failure::place(lua, 1) });
+        Ok::<_, Error>(())
+    })
+}

@@ -1,0 +1,34 @@
+//! Lua scripts as Redis runs them: an interpreter with Redis's globals, and the way between Lua values and replies.
+//!
+//! Owns the sandbox, the tables `redis`, `bit`, `cjson`, `cmsgpack` and `struct`, and the bounds of a run. Never runs a
+//! command: a script asks its [`Server`]. Read [`server`] first, then [`interpreter`].
+//!
+//! Invariant: a run leaves nothing in its interpreter that a later one can see, but what functions of a library keep in
+//! their own locals. So a run can be dropped and begun again.
+
+pub mod interpreter;
+pub mod server;
+
+mod failure;
+mod libraries;
+mod memory;
+mod redis;
+mod sandbox;
+mod shebang;
+mod to_lua;
+mod to_reply;
+
+pub use interpreter::{Bounds, Interpreter, Outcome, Run};
+pub use server::{Halted, LogLevel, Server};
+pub use shebang::{Flags, Shebang};
+
+/// The SHA-1 of a script's text in 40 hex digits, by which clients call it.
+pub fn sha1_hex(text: &[u8]) -> String {
+    use sha1::{Digest, Sha1};
+    use std::fmt::Write;
+    let mut hex = String::with_capacity(40);
+    for byte in Sha1::digest(text) {
+        write!(hex, "{byte:02x}").expect("a string takes all that is written");
+    }
+    hex
+}

@@ -1,0 +1,57 @@
+//! The libraries that Redis gives scripts beside Lua's own, a file each.
+
+pub(crate) mod bit;
+pub(crate) mod cjson;
+pub(crate) mod cmsgpack;
+pub(crate) mod random;
+pub(crate) mod structs;
+
+use crate::failure;
+use mlua::{Lua, MultiValue, Result, Value};
+
+/// Argument `number`, counted from 1, as a number: Lua takes a string that reads as one.
+///
+/// # Errors
+/// As of Lua's own functions.
+pub(crate) fn number_argument(lua: &Lua, args: &MultiValue, number: usize, function: &str) -> Result<f64> {
+    match args.get(number - 1) {
+        Some(Value::Number(value)) => Ok(*value),
+        Some(Value::Integer(value)) => Ok(*value as f64),
+        other => {
+            if let Some(Value::String(text)) = other
+                && let Some(value) = lua.coerce_number(Value::String(text.clone()))?
+            {
+                return Ok(value);
+            }
+            Err(wrong_type(lua, args, number, function, "number"))
+        }
+    }
+}
+
+/// Argument `number`, counted from 1, as bytes: Lua takes a number's digits.
+///
+/// # Errors
+/// As of Lua's own functions.
+pub(crate) fn string_argument(lua: &Lua, args: &MultiValue, number: usize, function: &str) -> Result<mlua::LuaString> {
+    match args.get(number - 1) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(value @ (Value::Number(_) | Value::Integer(_))) => {
+            lua.coerce_string(value.clone())?.ok_or_else(|| wrong_type(lua, args, number, function, "string"))
+        }
+        _ => Err(wrong_type(lua, args, number, function, "string")),
+    }
+}
+
+pub(crate) fn wrong_type(lua: &Lua, args: &MultiValue, number: usize, function: &str, expected: &str) -> mlua::Error {
+    let got = args.get(number - 1).map_or("no value", type_name);
+    failure::argument(lua, number, function, &format!("{expected} expected, got {got}"))
+}
+
+/// The name that Lua gives a value's type.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) => "number",
+        Value::LightUserData(_) | Value::Error(_) => "userdata",
+        other => other.type_name(),
+    }
+}

@@ -1,0 +1,159 @@
+-- Makes the globals of scripts from Lua's own, and takes away what reaches beyond a run. Called once for an interpreter
+-- with a table of functions of the host, which it returns with more in it.
+--
+-- The tables that scripts see are empty ones that read through to the real ones: nothing can be written to them, and
+-- the real ones are never handed out. Frames of this chunk are nobody's: places of errors leave them out.
+local host = ...
+
+local raw = {
+  coroutine_resume = coroutine.resume, error = error, getmetatable = getmetatable, loadstring = loadstring,
+  next = next, pairs = pairs, pcall = pcall, rawget = rawget, rawset = rawset, select = select,
+  setmetatable = setmetatable, type = type, xpcall = xpcall, concat = table.concat, byte = string.byte,
+}
+
+-- The real table behind each table that scripts see.
+local real_of = {}
+
+local function protect(real, metatable)
+  local seen = {}
+  real_of[seen] = real
+  return raw.setmetatable(seen, { __index = real, __newindex = host.refuse_write, __metatable = metatable or false })
+end
+
+local function copy(names, from)
+  local to = {}
+  for name in names:gmatch('%S+') do to[name] = from[name] end
+  return to
+end
+
+-- Errors: what the host raises is shown as what Redis raises, and nothing catches the end of a run.
+
+local function after_pcall(ok, ...)
+  if ok then return true, ... end
+  return false, host.caught_text((...))
+end
+
+local function after_resume(ok, ...)
+  if ok then return true, ... end
+  return false, host.caught((...))
+end
+
+local globals = copy([[
+  assert error ipairs next rawequal rawget select setmetatable getmetatable tonumber tostring type unpack _VERSION
+]], _G)
+
+function globals.pcall(...)
+  if raw.select('#', ...) == 0 then return true end
+  return after_pcall(raw.pcall(...))
+end
+
+function globals.xpcall(...)
+  local f, handler = ...
+  if raw.select('#', ...) < 2 then host.bad_argument(2, 'xpcall', 'value expected') end
+  return after_resume(raw.xpcall(f, function(e) return handler(host.caught(e)) end))
+end
+
+globals.coroutine = protect(copy('create running status yield wrap', coroutine))
+real_of[globals.coroutine].resume = function(...) return after_resume(raw.coroutine_resume(...)) end
+
+-- Tables.
+
+function globals.pairs(...)
+  local seen = ...
+  local real = real_of[seen]
+  if real == nil then
+    if raw.type(seen) ~= 'table' then host.no_table(1, 'pairs', ...) end
+    return raw.next, seen, nil
+  end
+  return function(_, key) return raw.next(real, key) end, seen, nil
+end
+
+function globals.rawset(...)
+  if real_of[...] then host.refuse() end
+  return raw.rawset(...)
+end
+
+function globals.rawget(...)
+  local seen, key = ...
+  if real_of[seen] then return raw.rawget(real_of[seen], key) end
+  return raw.rawget(...)
+end
+
+-- Chunks: text only, since compiled ones are not checked.
+
+function globals.loadstring(text, name)
+  if raw.type(text) == 'string' and raw.byte(text) == 27 then
+    return nil, 'attempt to load a compiled chunk'
+  end
+  return raw.loadstring(text, name)
+end
+
+function globals.load(reader, name)
+  local parts = {}
+  while true do
+    local ok, part = raw.pcall(reader)
+    if not ok then return nil, host.caught_text(part) end
+    if part == nil or part == '' then break end
+    if raw.type(part) ~= 'string' then return nil, 'reader function must return a string' end
+    parts[#parts + 1] = part
+  end
+  return globals.loadstring(raw.concat(parts), name or '=(load)')
+end
+
+-- The collector is the host's: a script may look at it.
+
+function globals.collectgarbage(option)
+  if option == 'count' then return host.kilobytes() end
+  return 0
+end
+globals.gcinfo = host.kilobytes
+
+-- Libraries.
+
+globals.string = protect(copy([[
+  byte char dump find format gfind gmatch gsub len lower match rep reverse sub upper
+]], string))
+globals.table = protect(copy('concat foreach foreachi getn insert maxn remove setn sort', table))
+globals.math = copy([[
+  abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10 max min mod modf pi pow rad sin
+  sinh sqrt tan tanh
+]], math)
+globals.math.random, globals.math.randomseed = host.random, host.randomseed
+globals.math = protect(globals.math)
+globals.os = protect({ clock = os.clock })
+for name, library in raw.pairs(host.libraries) do globals[name] = protect(library) end
+
+-- A method of a string finds the functions where scripts do.
+raw.getmetatable('').__index = globals.string
+raw.getmetatable('').__metatable = protect({ __index = globals.string })
+
+-- _G.
+
+raw.setmetatable(globals, { __index = host.refuse_unknown })
+local seen_globals = {}
+real_of[seen_globals] = globals
+raw.setmetatable(seen_globals, {
+  __index = globals, __newindex = host.refuse_write, __metatable = protect({ __index = host.refuse_unknown }),
+})
+globals._G = seen_globals
+
+-- Tables that were written to all the same, as table.insert can.
+local all_seen, count = {}, 0
+for seen in raw.pairs(real_of) do
+  count = count + 1
+  all_seen[count] = seen
+end
+
+return {
+  globals = globals,
+  seen_globals = seen_globals,
+  clean = function()
+    for at = 1, count do
+      local seen = all_seen[at]
+      if raw.next(seen) ~= nil then
+        for key in raw.pairs(seen) do seen[key] = nil end
+      end
+    end
+  end,
+  xpcall = raw.xpcall,
+}

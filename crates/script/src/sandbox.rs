@@ -1,0 +1,108 @@
+//! The globals of scripts: Lua's own without what reaches beyond a run, in tables that cannot be written to.
+//!
+//! The tables are made by `sandbox.lua`; the functions that they need of the host are here. Lua 5.1 has no read-only
+//! tables, so a script sees empty ones that read through to the real ones.
+
+use crate::failure::{self, OWN_CHUNK, Raised};
+use crate::libraries::random::Random;
+use mlua::{Function, Lua, MultiValue, Result, Table, Value};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// An interpreter's globals, and the ways to run something in them.
+pub(crate) struct Sandbox {
+    /// The real table of globals. KEYS and ARGV are set here.
+    pub globals: Table,
+    /// Lua's own xpcall.
+    pub xpcall: Function,
+    /// Takes away what was written to tables that are not to be written to.
+    pub clean: Function,
+}
+
+impl Sandbox {
+    /// Makes the globals, with these libraries among them, and makes them those of all chunks from now on.
+    pub fn new(lua: &Lua, libraries: &[(&str, Table)], random: &Rc<RefCell<Random>>) -> Result<Sandbox> {
+        let host = lua.create_table()?;
+        let named = lua.create_table()?;
+        for (name, library) in libraries {
+            named.raw_set(*name, library)?;
+        }
+        host.raw_set("libraries", named)?;
+        add_refusals(lua, &host)?;
+        add_caught(lua, &host)?;
+        host.raw_set("kilobytes", lua.create_function(|lua, ()| Ok(lua.used_memory() as f64 / 1024.0))?)?;
+        add_random(lua, &host, random)?;
+        let made: Table = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK).call(host)?;
+        lua.set_globals(made.raw_get("seen_globals")?)?;
+        Ok(Sandbox {
+            globals: made.raw_get("globals")?,
+            xpcall: made.raw_get("xpcall")?,
+            clean: made.raw_get("clean")?,
+        })
+    }
+}
+
+fn add_refusals(lua: &Lua, host: &Table) -> Result<()> {
+    const READ_ONLY: &str = "Attempt to modify a readonly table";
+    host.raw_set(
+        "refuse_write",
+        lua.create_function(|lua, _: MultiValue| Err::<(), _>(failure::text(lua, READ_ONLY)))?,
+    )?;
+    host.raw_set(
+        "refuse",
+        lua.create_function(|_, ()| Err::<(), mlua::Error>(Raised::Text(READ_ONLY.into()).into()))?,
+    )?;
+    let unknown = |lua: &Lua, (_, name): (Value, Value)| {
+        let name = failure::text_of(&name);
+        let text = [b"Script attempted to access nonexistent global variable '", &name[..], b"'"].concat();
+        Err::<(), _>(failure::text(lua, text))
+    };
+    host.raw_set("refuse_unknown", lua.create_function(unknown)?)?;
+    let bad_argument = |lua: &Lua, (number, function, what): (usize, String, String)| {
+        Err::<(), _>(failure::argument(lua, number, &function, &what))
+    };
+    host.raw_set("bad_argument", lua.create_function(bad_argument)?)?;
+    let no_table = |lua: &Lua, (number, function, rest): (usize, String, MultiValue)| {
+        let what = format!("table expected, got {}", rest.front().map_or("no value", Value::type_name));
+        Err::<(), _>(failure::argument(lua, number, &function, &what))
+    };
+    host.raw_set("no_table", lua.create_function(no_table)?)
+}
+
+/// What a script sees of an error that it has caught: the value that Redis would have raised. The end of a run is
+/// raised again.
+fn add_caught(lua: &Lua, host: &Table) -> Result<()> {
+    host.raw_set("caught", lua.create_function(|lua, value: Value| caught(lua, value))?)?;
+    // Redis's pcall shows the text of an error that is a table.
+    let caught_text = |lua: &Lua, value: Value| match caught(lua, value)? {
+        Value::Table(table) => match table.raw_get("err")? {
+            text @ (Value::String(_) | Value::Number(_)) => Ok(text),
+            _ => Ok(Value::Table(table)),
+        },
+        other => Ok(other),
+    };
+    host.raw_set("caught_text", lua.create_function(caught_text)?)
+}
+
+fn caught(lua: &Lua, value: Value) -> Result<Value> {
+    let Value::Error(error) = &value else { return Ok(value) };
+    match failure::raised(error) {
+        Some(Raised::Halted) => Err(Raised::Halted.into()),
+        Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
+        Some(Raised::Command(text)) => crate::to_lua::failed(lua, text),
+        None => Ok(Value::String(lua.create_string(failure::message_of(error))?)),
+    }
+}
+
+fn add_random(lua: &Lua, host: &Table, random: &Rc<RefCell<Random>>) -> Result<()> {
+    let own = random.clone();
+    let draw = move |lua: &Lua, args: MultiValue| own.borrow_mut().draw(lua, args);
+    host.raw_set("random", lua.create_function(draw)?)?;
+    let own = random.clone();
+    let seed = move |lua: &Lua, args: MultiValue| {
+        let seed = crate::libraries::number_argument(lua, &args, 1, "randomseed")?;
+        own.borrow_mut().seed(seed as i64 as u32);
+        Ok(())
+    };
+    host.raw_set("randomseed", lua.create_function(seed)?)
+}
