@@ -29,7 +29,7 @@ pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
         Body::Host(_) | Body::Act(_) => call_host(host, entry, args),
         // EXEC has ended all watching, as in Redis.
         Body::Engine(Control::Unwatch) => Ok(Reply::ok().into()),
-        Body::Engine(_) | Body::Container | Body::Migrate(_) => {
+        Body::Engine(_) | Body::Container | Body::Migrate(_) | Body::Script(_) => {
             unreachable!("{} is refused where it would become part of something larger", entry.full_name)
         }
     };

@@ -34,6 +34,7 @@ pub const DIFFERENCES: &[Difference] = &[
             "acl|help",
             "module|help",
             "slowlog|help",
+            "script|help",
             "latency|help",
             "memory|help",
             "object|help",
@@ -43,6 +44,44 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
         test: "help_lists_the_subcommands_of_the_table",
+    },
+    Difference {
+        commands: &["eval", "eval_ro", "evalsha", "evalsha_ro"],
+        what: "A script is one transaction, which may run several times until it has all its rows and keys, each time from its \
+               beginning with the same random numbers; what is not in the data (`redis.log`) it may do more than once. If it \
+               changes more than `txn-bytes-max`, or the store stops it, nothing of it stands.",
+        why: "So a script is all or nothing across a crash, and one that reads from the disk stops nobody else.",
+        test: "what_a_script_has_written_stands_as_a_whole_also_behind_an_error_and_a_kill",
+    },
+    Difference {
+        commands: &["eval", "eval_ro", "evalsha", "evalsha_ro"],
+        what: "Scripts that only EVAL has put into the cache stay as long as they are among the newest 500; those of SCRIPT LOAD \
+               stay until SCRIPT FLUSH. Redis 7.4 does the same.",
+        why: "Programs that put values into the text of their scripts would fill the memory.",
+        test: "loaded_scripts_stay_and_of_the_others_the_newest",
+    },
+    Difference {
+        commands: &["eval", "eval_ro", "evalsha", "evalsha_ro"],
+        what: "Tables that cannot be written to are empty ones that read through to others: `setmetatable` of one says `cannot \
+               change a protected metatable`, `next` finds nothing in one, `getmetatable` is false; `pairs`, `rawget` and \
+               `rawset` see them as Redis's do. An error of `pairs` or `xpcall` that is what a script returns has no line. \
+               `collectgarbage` has no effect but for `count`.",
+        why: "Lua 5.1 has no tables that are read-only; Redis has its own version of it. What a script does to the collector would \
+              outlive it.",
+        test: "globals_cannot_be_written_to",
+    },
+    Difference {
+        commands: &["script|debug"],
+        what: "There is no debugger: the modes are accepted, and scripts run as ever.",
+        why: "A session of the debugger holds a fork of Redis, or stops all clients; here a transaction would stay open.",
+        test: "the_cache_of_scripts_is_that_of_redis",
+    },
+    Difference {
+        commands: &["script|kill"],
+        what: "It ends all scripts that run for long and have written nothing; several may run. Clients that want other keys than \
+               theirs go on, without BUSY.",
+        why: "A script that runs for long has a thread of its own and the locks of its keys.",
+        test: "a_script_that_runs_for_long_delays_only_who_wants_its_keys_and_can_be_killed",
     },
     Difference {
         commands: &["migrate"],

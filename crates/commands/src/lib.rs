@@ -34,6 +34,8 @@ mod zset;
 pub mod keys;
 pub mod transfer;
 
+pub mod script;
+
 mod session;
 
 mod debug;
@@ -97,6 +99,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         server::introspect::COMMANDS,
         session::monitor::COMMANDS,
         session::transactions::COMMANDS,
+        script::COMMANDS,
         server::replication::COMMANDS,
         server::acl::COMMANDS,
         server::modules::COMMANDS,

@@ -15,6 +15,8 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("brpoplpush", "flags"),
     ("bzpopmax", "flags"),
     ("bzpopmin", "flags"),
+    ("eval", "flags"),
+    ("evalsha", "flags"),
     ("client|kill", "arguments"),
     ("geohash", "arguments"),
     ("geopos", "arguments"),

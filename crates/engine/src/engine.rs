@@ -16,6 +16,7 @@ use crate::run::memory::MemoryMarks;
 use crate::run::pool::Pool;
 use crate::run::replication::facts::Replication;
 use crate::run::room::ReplyRoom;
+use crate::run::scripts::cache::Scripts;
 use arc_swap::ArcSwapOption;
 use haypile_commands::Table;
 use haypile_commands::host::Shutdown;
@@ -79,6 +80,7 @@ impl Engine {
             pool: Pool::default(),
             blocked: Arc::default(),
             backups: Backups::new(),
+            scripts: Scripts::default(),
             replication: Replication::default(),
             statistics,
             active_expire: AtomicBool::new(true),

@@ -60,6 +60,8 @@ const CALLS: &str = "
     decr n|decrby n 2|get str|getdel str|getex str EX 100|getrange str 0 1|getset str x|incr n|incrby n 2|incrbyfloat n 1.5|lcs str str|mget str n
     mset a 1 b 2|msetnx a 1 b 2|psetex a 100000 1|set str x|setex a 100 1|setnx a 1|setrange str 1 x|strlen str|substr str 0 1
     discard|exec|multi|unwatch|watch str
+    eval redis.call('set',KEYS[1],1)redis.call('publish','channel','m')redis.call('rpush','never','x') 1 str|eval_ro return(redis.call('get',KEYS[1])) 1 str
+    evalsha x 0|evalsha_ro x 0|script DEBUG NO|script EXISTS x|script FLUSH|script HELP|script KILL|script LOAD return(1)
     post x|host: x
 ";
 

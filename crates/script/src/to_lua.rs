@@ -15,6 +15,7 @@ pub(crate) fn convert(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Val
         Reply::Null | Reply::NullArray => Ok(null(protocol)),
         Reply::Error(why) => failed(lua, why.as_bytes()),
         Reply::ErrorBytes(why) => failed(lua, &why),
+        Reply::None => Ok(Value::Nil),
         other => read_encoded(lua, &encoded(other, protocol)?, protocol),
     }
 }

@@ -143,6 +143,8 @@ pub enum Body {
     Host(HostFn),
     /// Asks for changes of the session or the server, which the engine carries out when the command has taken effect.
     Act(ActFn),
+    /// Runs a script, whose calls are commands.
+    Script(Script),
     /// Is run by the engine itself, because it changes how other commands run.
     Engine(Control),
     /// Cannot run: only its subcommands do.
@@ -194,6 +196,14 @@ impl Tried {
             Tried::Nothing(awaited) => awaited.at_once,
         }
     }
+}
+
+/// How a command says which script it runs, by argument 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    Text,
+    /// The SHA-1 of the text, in hex digits.
+    Name,
 }
 
 /// The commands that the engine runs itself.
@@ -256,6 +266,7 @@ pub enum Group {
     Server,
     Transactions,
     Cluster,
+    Scripting,
 }
 
 impl Group {
@@ -276,6 +287,7 @@ impl Group {
             Self::Server => "server",
             Self::Transactions => "transactions",
             Self::Cluster => "cluster",
+            Self::Scripting => "scripting",
         }
     }
 
@@ -294,6 +306,7 @@ impl Group {
             Self::Generic => Some(Category::Keyspace),
             Self::Connection => Some(Category::Connection),
             Self::Transactions => Some(Category::Transaction),
+            Self::Scripting => Some(Category::Scripting),
             Self::Pubsub | Self::Server | Self::Cluster => None,
         }
     }

@@ -3,7 +3,7 @@
 use haypile_commands::host::{
     Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
     InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replication, Replies, Role, Rows,
-    SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
+    Scripts, SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -311,6 +311,16 @@ impl Statistics for Session {
             "commandstats" => "cmdstat_get:calls=1\r\n",
             _ => "",
         });
+    }
+}
+
+impl Scripts for Session {
+    fn has_script(&self, name: &[u8]) -> bool {
+        name == b"there"
+    }
+
+    fn check_script(&self, text: &[u8]) -> Result<String> {
+        if text == b"wrong" { Err(Error::text("ERR wrong script")) } else { Ok("there".to_owned()) }
     }
 }
 

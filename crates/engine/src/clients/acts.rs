@@ -48,6 +48,14 @@ impl Acts {
         }
     }
 
+    /// The text of a script that one of the acts puts into the cache under this name, in digits of either case.
+    pub fn loaded_script(&self, wanted: &[u8]) -> Option<&[u8]> {
+        self.acts.iter().find_map(|(_, act)| match act {
+            Act::LoadScript { name, text } if name.as_bytes().eq_ignore_ascii_case(wanted) => Some(&text[..]),
+            _ => None,
+        })
+    }
+
     /// Whether an act closes this client.
     pub fn closes(&self, client: u64) -> bool {
         self.acts.iter().any(|(_, act)| matches!(act, Act::CloseClients(ids) if ids.contains(&client)))

@@ -181,6 +181,10 @@ pub(crate) struct Pending {
     pub slowed: bool,
     /// Keys that it needs beyond what its arguments say, as an earlier run has found.
     pub more: Vec<Lacking>,
+    /// The next run is exclusive, whatever its arguments say.
+    pub alone: bool,
+    /// Runs on the I/O pool that lacked keys.
+    pub lacked: u32,
 }
 
 /// A command or a block, which runs as one transaction.
@@ -525,6 +529,8 @@ impl Pending {
             exclusive: false,
             slowed: false,
             more,
+            alone: false,
+            lacked: 0,
         })
     }
 }

@@ -5,7 +5,7 @@ use crate::run::engine::Engine;
 use crate::run::memory::resident_bytes;
 use std::sync::atomic::Ordering::Relaxed;
 
-const NO_SCRIPTS: &str = "There are no scripts yet.";
+const NO_FUNCTIONS: &str = "There are no functions yet.";
 const NO_REPLICAS: &str = "There are no replicas yet.";
 const NO_DEFRAG: &str = "The allocator needs no help.";
 
@@ -26,19 +26,19 @@ pub(super) const FIELDS: &[Field] = &[
     gauge("allocator_resident", |engine| memory(engine).resident, "Bytes that the allocator has from the system."),
     gauge("total_system_memory", |_| system(), "Bytes of memory that the machine has."),
     text("total_system_memory_human", |_| human(system()), "The same for people."),
-    constant("used_memory_lua", "0", NO_SCRIPTS),
-    constant("used_memory_vm_eval", "0", NO_SCRIPTS),
-    constant("used_memory_lua_human", "0B", NO_SCRIPTS),
-    constant("used_memory_scripts_eval", "0", NO_SCRIPTS),
-    constant("number_of_cached_scripts", "0", NO_SCRIPTS),
-    constant("number_of_functions", "0", NO_SCRIPTS),
-    constant("number_of_libraries", "0", NO_SCRIPTS),
-    constant("used_memory_vm_functions", "0", NO_SCRIPTS),
-    constant("used_memory_vm_total", "0", NO_SCRIPTS),
-    constant("used_memory_vm_total_human", "0B", NO_SCRIPTS),
-    constant("used_memory_functions", "0", NO_SCRIPTS),
-    constant("used_memory_scripts", "0", NO_SCRIPTS),
-    constant("used_memory_scripts_human", "0B", NO_SCRIPTS),
+    gauge("used_memory_lua", interpreters, "Bytes that the interpreters of all threads take."),
+    gauge("used_memory_vm_eval", interpreters, "The same."),
+    text("used_memory_lua_human", |engine| human(interpreters(engine)), "The same for people."),
+    gauge("used_memory_scripts_eval", texts, "Bytes of the texts in the cache of scripts."),
+    gauge("number_of_cached_scripts", |engine| engine.scripts.size().0 as u64, "Scripts in the cache."),
+    constant("number_of_functions", "0", NO_FUNCTIONS),
+    constant("number_of_libraries", "0", NO_FUNCTIONS),
+    constant("used_memory_vm_functions", "0", NO_FUNCTIONS),
+    gauge("used_memory_vm_total", interpreters, "Bytes that the interpreters of all threads take."),
+    text("used_memory_vm_total_human", |engine| human(interpreters(engine)), "The same for people."),
+    constant("used_memory_functions", "0", NO_FUNCTIONS),
+    gauge("used_memory_scripts", texts, "Bytes of the texts in the cache of scripts."),
+    text("used_memory_scripts_human", |engine| human(texts(engine)), "The same for people."),
     gauge(
         "maxmemory",
         |engine| engine.settings.config().maxmemory,
@@ -137,6 +137,14 @@ fn memory(engine: &Engine) -> Memory {
 
 fn used(engine: &Engine) -> u64 {
     memory(engine).allocated
+}
+
+fn interpreters(engine: &Engine) -> u64 {
+    engine.scripts.interpreter_bytes.load(Relaxed) as u64
+}
+
+fn texts(engine: &Engine) -> u64 {
+    engine.scripts.size().1 as u64
 }
 
 fn dataset(engine: &Engine) -> u64 {

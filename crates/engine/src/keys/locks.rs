@@ -158,7 +158,7 @@ pub enum Parked {
 }
 
 /// Stripes with which a run asks for no more, so that it comes to an end however its keys change meanwhile.
-const CLAIMS_MAX: usize = STRIPES / 4;
+pub const CLAIMS_MAX: usize = STRIPES / 4;
 
 /// How often, and after what time each, a run on the I/O pool tries to have a key for a moment before it asks to have
 /// it from its beginning. Invariant: the wait has an end, because its thread holds other keys meanwhile.

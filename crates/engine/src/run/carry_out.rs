@@ -69,6 +69,9 @@ impl Engine {
             Act::PurgeMemory => (self.process.allocator.purge)()
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
             Act::Follow(master) => return self.follow(master.map(|(host, port)| Master { host, port })),
+            Act::LoadScript { text, .. } => self.scripts.load(&text),
+            Act::FlushScripts => self.scripts.flush(),
+            Act::KillScripts => self.scripts.running.kill()?,
             Act::Failover(wanted) => self.begin_failover(&wanted)?,
             Act::AbortFailover => self.abort_failover()?,
             Act::Shutdown(how) => self.request_shutdown(how)?,

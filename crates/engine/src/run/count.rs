@@ -108,12 +108,12 @@ impl WorkerState {
         }
     }
 
-    /// Counts what a block has run.
+    /// Counts what a block or a script has run.
     pub(crate) fn count_block(&mut self, engine: &Engine, session: &Session, called: Vec<Called>) {
         let (statistics, counters) = (&engine.statistics, engine.counters(self.index));
-        for Called { command: id, ns, failed, shown } in called {
+        for Called { command: id, calls, ns, failed, shown } in called {
             let command = counters.commands_by_id.of(id);
-            command.calls.add(1);
+            command.calls.add(calls);
             command.ns.add(ns);
             if let Some(kind) = failed {
                 command.failed.add(1);
@@ -121,9 +121,9 @@ impl WorkerState {
                 statistics.errors.add_kind(&kind);
             }
             if statistics.tracks() {
-                command.add_time(ns);
+                (0..calls).for_each(|_| command.add_time(ns / calls));
             }
-            if statistics.is_notable(ns) {
+            if statistics.is_notable(ns / calls) {
                 let entry = engine.table.entry(id);
                 let shown = || shown.unwrap_or_else(|| Shown::name(&entry.full_name));
                 note(engine, session, entry, shown, ns, &Spent::default());

@@ -26,6 +26,7 @@ use crate::run::pool::Pool;
 use crate::run::reload::Opener;
 use crate::run::replication::facts::Replication;
 use crate::run::room::ReplyRoom;
+use crate::run::scripts::cache::Scripts;
 use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::{CommandTimes, InfoSection, Shutdown};
 use haypile_commands::{CommandId, Error, Table};
@@ -123,6 +124,7 @@ pub struct Engine {
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
+    pub(crate) scripts: Scripts,
     pub replication: Replication,
     pub(crate) statistics: Arc<Statistics>,
     /// Expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.

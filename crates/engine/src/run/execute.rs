@@ -210,7 +210,8 @@ impl WorkerState {
                 };
                 Ok(self.reply(engine, session, refused, Index(0), out))
             }
-            (Body::Txn(_) | Body::Wait(_) | Body::Migrate(_), None) => {
+            (Body::Script(_), Some(_)) => Err(Deferral::LongWay),
+            (Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) | Body::Script(_), None) => {
                 Ok(self.refuse(engine, session, engine.loading_error(), out))
             }
             (Body::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),

@@ -11,6 +11,7 @@ pub(crate) mod movers;
 pub(crate) mod multi;
 pub(crate) mod protocol;
 pub(crate) mod reply;
+pub(crate) mod scripts;
 pub(crate) mod serving;
 pub(crate) mod short;
 pub(crate) mod show_changes;

@@ -4,13 +4,15 @@ use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Payload;
 use crate::clients::session::Session;
 use crate::run::engine::Engine;
-use haypile_commands::{Entry, Flag, Selects, redact};
+use haypile_commands::{Body, Entry, Flag, Selects, redact};
 use haypile_resp::{Args, number};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Whether clients in MONITOR see a command. Redis does not show administration, and what says so.
+/// Whether clients in MONITOR see a command. Redis does not show administration, and what says so; it shows scripts,
+/// whose flag only says that they are shown by themselves.
 pub(crate) fn is_shown(entry: &Entry) -> bool {
-    !entry.flags.has(Flag::Admin) && !entry.flags.has(Flag::SkipMonitor)
+    let is_script = matches!(entry.command.body, Body::Script(_));
+    !entry.flags.has(Flag::Admin) && (!entry.flags.has(Flag::SkipMonitor) || is_script)
 }
 
 /// The database that a client is in after a command: Redis shows that one.
@@ -30,17 +32,27 @@ pub(crate) fn show(engine: &Engine, session: &Session, database: u32, entry: &En
     if !is_shown(entry) {
         return;
     }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let peer = &session.client.peer;
     let unix = if peer.is_unix { "unix:" } else { "" };
     let address = if peer.is_unix { peer.address.trim_end_matches(":0") } else { &peer.address };
-    let head = format!("+{}.{:06} [{} {unix}{address}]", since.as_secs(), since.subsec_micros(), database);
+    send(engine, line(database, &format!("{unix}{address}"), entry, args));
+}
+
+/// Makes the line of a command that `who` runs: a client's address, or the word `lua`.
+pub(crate) fn line(database: u32, who: &str, entry: &Entry, args: Args<'_>) -> Vec<u8> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let head = format!("+{}.{:06} [{database} {who}]", since.as_secs(), since.subsec_micros());
     let mut line = head.into_bytes();
     for arg in redact::shown(entry, args) {
         line.push(b' ');
         quote(arg, &mut line);
     }
     line.extend_from_slice(b"\r\n");
+    line
+}
+
+/// Sends a line to all clients in MONITOR.
+pub(crate) fn send(engine: &Engine, line: Vec<u8>) {
     let line = Payload::new(line, &engine.client_memory);
     for worker in 0..engine.workers() {
         if engine.monitors_of(worker) > 0 {

@@ -9,7 +9,7 @@ use crate::clients::session::{Event, Finished, Pending, State, What, Work};
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
 use crate::keys::gate::StoreGate;
-use crate::keys::locks::{HeldFor, Parked, Turn};
+use crate::keys::locks::{CLAIMS_MAX, HeldFor, Parked, Turn};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
 use crate::run::engine::Engine;
@@ -33,6 +33,10 @@ use thread_priority::{
 
 /// Loads after which a command runs on the pool: what it needs does not stay in memory long enough.
 pub(crate) const LOADS_MAX: u32 = 3;
+
+/// Runs of a script on the pool that lacked keys, after which it runs exclusively: which keys it needs depends on what
+/// others change meanwhile.
+const LACKED_MAX: u32 = 2;
 
 /// Something for the pool to do.
 pub(crate) struct Job {
@@ -359,6 +363,8 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
     let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default(), Place::DryRun);
     pending.loads += 1;
     pending.long = matches!(ran.reply, Err(Stop::Long));
+    let is_too_many = ran.missing.len() > CLAIMS_MAX;
+    pending.add_keys(ran.missing, ran.alone || is_too_many);
     ran.pins
 }
 
@@ -469,7 +475,9 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
             Finished { gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
         }
         Err(Stop::NeedsLocks) => {
-            guest.pending.more.extend(ran.missing);
+            guest.pending.lacked += 1;
+            let alone = ran.alone || guest.pending.lacked > LACKED_MAX;
+            guest.pending.add_keys(ran.missing, alone);
             guest.pending.turn = Turn::Newcomer;
             guest.state = before;
             guest.again()();

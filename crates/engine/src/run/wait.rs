@@ -239,6 +239,8 @@ impl WorkerState {
                     }
                 }
                 WritePressure::Slow(_) | WritePressure::Go => {}
+                // A script may only read: its calls are refused one by one.
+                WritePressure::Stop(_) if pending.work.has_script(&engine.table) => {}
                 WritePressure::Stop(why) => {
                     return Err(self.give_up(engine, session, &pending.work, refusal(&why), out));
                 }
@@ -307,7 +309,12 @@ impl WorkerState {
             }
             Err(Stop::NeedsLocks) => {
                 pending.needs_locks = true;
+                pending.alone |= ran.alone;
                 pending.more.extend(ran.missing);
+                // A dry run finds all keys that a script comes to, not only the first one.
+                if pending.work.has_script(&engine.table) && !pending.alone {
+                    return self.hold(engine, session, pending, Deferral::Load);
+                }
                 session.waiting = Waiting::Here(pending);
                 session.event = Some(What::Retry);
                 return Next::Yield;

@@ -10,8 +10,10 @@ use crate::keys::locks::{Claims, Hold, Visits};
 use crate::keys::waiters::Waiter;
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
+use crate::run::monitor;
 use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::reply::discarded;
+use crate::run::scripts::{self, Found, Part};
 use crate::run::serving::{Place, Service};
 use haypile_commands::{self as commands, Access, Args, Body, Command, CommandId, Entry, Error, Flag, Table, Tried};
 use haypile_log::Index;
@@ -41,17 +43,28 @@ pub(crate) struct Ran {
     pub called: Vec<Called>,
     /// The command has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
-    /// Keys whose locks it lacked.
+    /// Keys whose locks it lacked; of a dry run, those of the calls of its scripts.
     pub missing: Vec<Lacking>,
+    /// It can only run while nothing else does.
+    pub alone: bool,
 }
 
 impl Pending {
+    /// Adds keys that a run has found.
+    pub fn add_keys(&mut self, keys: Vec<Lacking>, alone: bool) {
+        self.alone |= alone;
+        self.more.extend(keys);
+        self.more.sort_unstable_by_key(|key| (key.hash, !key.exclusive));
+        self.more.dedup_by_key(|key| key.hash);
+    }
+
     pub fn needs(&self, table: &Table, store: &Store) -> Needs {
         let mut needs = Needs::default();
         self.work.add_to(&mut needs, table, store);
         for Lacking { hash, exclusive } in &self.more {
             needs.claims.add(*hash, if *exclusive { Hold::Exclusive } else { Hold::Shared });
         }
+        needs.exclusive |= self.alone;
         if needs.exclusive {
             needs.claims.clear();
         }
@@ -63,6 +76,15 @@ impl Pending {
 impl Work {
     pub fn is_block(&self) -> bool {
         matches!(self, Work::Block(_))
+    }
+
+    /// Whether it runs a script, whose keys only its run can tell.
+    pub fn has_script(&self, table: &Table) -> bool {
+        let is_script = |id: CommandId| matches!(table.entry(id).command.body, Body::Script(_));
+        match self {
+            Work::Command(id, _) => is_script(*id),
+            Work::Block(block) => block.commands.iter().any(|queued| is_script(queued.command)),
+        }
     }
 
     /// The one key of a read that looks at one row of it, for the most part: that needs no lock.
@@ -81,8 +103,12 @@ impl Work {
     /// Whether it writes, and whether some write may make the data larger.
     pub fn writes(&self, table: &Table) -> (bool, bool) {
         let of = |id: CommandId| {
-            let flags = table.entry(id).flags;
-            (flags.has(Flag::Write), flags.has(Flag::Denyoom))
+            let Entry { command, flags, .. } = table.entry(id);
+            match command.body {
+                // What it does, its calls say.
+                Body::Script(_) => (command.access != Access::Read, false),
+                _ => (flags.has(Flag::Write), flags.has(Flag::Denyoom)),
+            }
         };
         match self {
             Work::Command(id, _) => of(*id),
@@ -141,6 +167,7 @@ impl Work {
         place: Place<'_>,
     ) -> Ran {
         let mut called = Vec::new();
+        let mut found = Found::default();
         let mut awaited = None;
         let visits = match place {
             Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
@@ -162,6 +189,12 @@ impl Work {
                         }
                     })
                 }
+                entry @ Entry { command: Command { body: Body::Script(by), .. }, .. } => {
+                    let (mode, is_exclusive) = (call.mode, matches!(place, Place::Exclusive { .. }));
+                    let (txn, called, found) = (&mut txn, &mut called, &mut found);
+                    let part = Part { engine, txn, session, state, mode, is_exclusive, called, found };
+                    scripts::run(part, entry, *by, Args::from(args.as_args()))
+                }
                 entry => {
                     let may_wait = call.mode == Mode::Disk;
                     let mut host = SessionHost { engine, session, state, txn: Some(&mut txn), may_wait };
@@ -169,7 +202,11 @@ impl Work {
                     answer.and_then(|answer| host.note(answer))
                 }
             },
-            Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
+            Work::Block(block) => {
+                let (mode, is_exclusive) = (call.mode, matches!(place, Place::Exclusive { .. }));
+                let (txn, called, found) = (&mut txn, &mut called, &mut found);
+                block.run(Part { engine, txn, session, state, mode, is_exclusive, called, found })
+            }
         };
         debug_assert!(txn.is_read_only() || self.writes(&engine.table).0, "Invariant: a read makes no record");
         let keeps = Work::keeps(place);
@@ -189,11 +226,15 @@ impl Work {
         if keeps != Keeps::DryRun && reply.is_ok() {
             engine.add_lookups(txn.lookups());
         }
+        if keeps != Keeps::DryRun && reply.is_ok() {
+            std::mem::take(&mut found.lines).into_iter().for_each(|line| monitor::send(engine, line));
+        }
         let mut missing = txn.take_lacking();
+        missing.extend(found.keys);
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
         drop(service);
         let pins = txn.take_pins();
-        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }
+        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing, alone: found.alone }
     }
 
     /// Returns which part of a run in this place stays when it has come to its end.
@@ -207,7 +248,12 @@ impl Needs {
         let command = &entry.command;
         self.exclusive |= command.access == Access::Exclusive;
         for (at, spec) in command.keys(Args::from(args)) {
-            let hold = if command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
+            // A script changes the keys that it names, unless it says otherwise.
+            let is_changed = match command.body {
+                Body::Script(_) => command.access != Access::Read,
+                _ => command.changes(spec),
+            };
+            let hold = if is_changed { Hold::Exclusive } else { Hold::Shared };
             self.claims.add(store.key(0, args.get(at)).hash, hold);
         }
     }
@@ -221,15 +267,8 @@ impl Block {
     /// A command was stopped by the store: it has to run elsewhere, its changes are too large, they are refused, or a
     /// read failed. Invariant: then the block as a whole has no effect, because what the other commands did may only be
     /// right together with what this one was to do.
-    fn run(
-        &self,
-        engine: &Engine,
-        txn: &mut Txn<'_>,
-        session: u64,
-        state: &mut State,
-        mode: Mode,
-        called: &mut Vec<Called>,
-    ) -> Result<Reply, Error> {
+    fn run(&self, part: Part<'_, '_, '_>) -> Result<Reply, Error> {
+        let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
         if self.is_outdated(txn)? {
             return Ok(Reply::NullArray);
         }
@@ -238,9 +277,16 @@ impl Block {
             state.acts.begin_command(at);
             let entry = engine.table.entry(queued.command);
             let (started, before) = (engine.statistics.clock.now(), state.protocol);
-            let mut host = SessionHost { engine, session, state, txn: Some(&mut *txn), may_wait: mode == Mode::Disk };
-            let answer = commands::call(&mut host, entry, Args::from(queued.args.as_args()));
-            let reply = match answer.and_then(|answer| host.note(answer)) {
+            let args = Args::from(queued.args.as_args());
+            let answer = if let Body::Script(by) = entry.command.body {
+                let (txn, state, called, found) = (&mut *txn, &mut *state, &mut *called, &mut *found);
+                scripts::run(Part { engine, txn, session, state, mode, is_exclusive, called, found }, entry, by, args)
+            } else {
+                let txn = Some(&mut *txn);
+                let mut host = SessionHost { engine, session, state, txn, may_wait: mode == Mode::Disk };
+                commands::call(&mut host, entry, args).and_then(|answer| host.note(answer))
+            };
+            let reply = match answer {
                 Err(error @ Error::Stop(_)) => return Err(error),
                 reply => reply.unwrap_or_else(Error::into_reply),
             };

@@ -354,6 +354,14 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Looks whether a command that runs for long without reading may go on.
+    ///
+    /// # Errors
+    /// The server stops.
+    pub fn check_goes_on(&self) -> Result<(), Stop> {
+        self.goes_on()
+    }
+
     /// Ends a command that runs on the I/O pool when the server stops: it may have minutes to go.
     #[inline]
     pub(crate) fn goes_on(&self) -> Result<(), Stop> {

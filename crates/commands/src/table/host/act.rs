@@ -60,6 +60,12 @@ pub enum Act {
     Follow(Option<(String, u16)>),
     /// Begins to hand the part of the master over. An error if there is no such replica, or it goes on already.
     Failover(Failover),
+    /// Puts a script into the cache, under its name.
+    LoadScript { name: String, text: Arc<[u8]> },
+    /// Empties the cache of scripts.
+    FlushScripts,
+    /// Ends the scripts that have run for long and have written nothing. An error if there is none.
+    KillScripts,
     /// Gives up a failover. An error if there is none.
     AbortFailover,
     /// Closes and opens the data again; the reply is held back until then. An error in a transaction.

@@ -15,6 +15,7 @@ mod memory;
 mod process;
 mod pubsub;
 mod replication;
+mod scripts;
 mod statistics;
 mod storage;
 mod users;
@@ -27,6 +28,7 @@ pub use memory::{Memory, MemoryFacts};
 pub use process::{DebugAccess, Process, Shutdown};
 pub use pubsub::{Audience, Channels, PubSub};
 pub use replication::{Failover, Replication, Role};
+pub use scripts::Scripts;
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
 pub use storage::{Reload, Storage};
 pub use users::Users;
@@ -38,7 +40,19 @@ use haypile_store::Txn;
 
 /// The connection that a command came by, and the server behind it.
 pub trait Host:
-    Clock + Connection + Users + Clients + PubSub + Config + Memory + Statistics + Storage + Replication + Process + Rows
+    Clock
+    + Connection
+    + Users
+    + Clients
+    + PubSub
+    + Config
+    + Memory
+    + Statistics
+    + Storage
+    + Replication
+    + Scripts
+    + Process
+    + Rows
 {
     /// The commands that this server has, by the names that it gave them.
     fn table(&self) -> &Table;

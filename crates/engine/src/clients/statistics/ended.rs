@@ -36,6 +36,9 @@ pub(crate) struct Unacknowledged {
 /// A command of a block that has run.
 pub(crate) struct Called {
     pub command: CommandId,
+    /// How often it was called.
+    pub calls: u64,
+    /// The time of all calls.
     pub ns: u64,
     /// The first word of its error.
     pub failed: Option<Box<[u8]>>,
@@ -47,6 +50,12 @@ impl Called {
     pub fn new(statistics: &Statistics, entry: &Entry, args: Args<'_>, reply: &Reply, started: Moment) -> Called {
         let ns = statistics.clock.ns(started, statistics.clock.now());
         let shown = statistics.is_slow(ns).then(|| Shown::new(entry, args));
-        Called { command: entry.id, ns, failed: Errors::kind(reply).map(Box::from), shown }
+        Called { command: entry.id, calls: 1, ns, failed: Errors::kind(reply).map(Box::from), shown }
+    }
+
+    /// Adds calls of the same command that have not failed.
+    pub fn add(&mut self, other: &Called) {
+        self.calls += other.calls;
+        self.ns += other.ns;
     }
 }

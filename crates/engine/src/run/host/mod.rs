@@ -11,6 +11,7 @@ mod memory;
 mod process;
 mod pubsub;
 mod replication;
+mod scripts;
 mod statistics;
 mod storage;
 mod users;

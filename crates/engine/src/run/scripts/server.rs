@@ -1,0 +1,261 @@
+//! What a running script asks of the server: its calls are commands of the transaction that it is part of.
+
+use crate::clients::checks::MONITORED;
+use crate::clients::session::State;
+use crate::clients::statistics::Called;
+use crate::run::engine::Engine;
+use crate::run::execute::pressure;
+use crate::run::host::SessionHost;
+use crate::run::monitor::{is_shown, line};
+use crate::run::scripts::running::Place;
+use crate::run::scripts::{Found, halted};
+use haypile_commands::error::refusal;
+use haypile_commands::script::asks_to_wait;
+use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
+use haypile_resp::{self as resp, Protocol, Reply};
+use haypile_script::{Halted, LogLevel, Server};
+use haypile_store::{Lacking, Mode, Stop, Txn, WritePressure};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a script runs on an event loop before it moves to the I/O pool.
+const ON_LOOP_MAX: Duration = Duration::from_millis(1);
+
+/// Questions whether the run goes on, some thousand instructions each, after which a dry run has found enough.
+const DRY_STEPS_MAX: u32 = 1000;
+
+/// Calls between two looks at the clock.
+const CALLS_PER_LOOK: u32 = 32;
+
+/// Calls of a script that are counted one by one; those beyond are added to others of the same command.
+const CALLED_MAX: usize = 1000;
+
+/// Calls of a script that clients in MONITOR are shown.
+const LINES_MAX: usize = 1000;
+
+/// The server of one run of a script.
+pub(super) struct ScriptServer<'a, 'r, 's> {
+    engine: &'a Engine,
+    txn: &'r mut Txn<'s>,
+    session: u64,
+    /// The state of the script's own client: calls change it, and only its acts outlive the script.
+    state: State,
+    mode: Mode,
+    is_exclusive: bool,
+    only_reads: bool,
+    called: &'r mut Vec<Called>,
+    found: &'r mut Found,
+    running: Option<Place<'a>>,
+    /// Why the transaction cannot go on.
+    stop: Option<Stop>,
+    started: Instant,
+    calls: u32,
+    steps: u32,
+}
+
+impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one run, handed on as they are")]
+    pub fn new(
+        engine: &'a Engine,
+        txn: &'r mut Txn<'s>,
+        session: u64,
+        state: State,
+        mode: Mode,
+        is_exclusive: bool,
+        only_reads: bool,
+        called: &'r mut Vec<Called>,
+        found: &'r mut Found,
+        running: Option<Place<'a>>,
+    ) -> Self {
+        let started = Instant::now();
+        ScriptServer {
+            engine,
+            txn,
+            session,
+            state,
+            mode,
+            is_exclusive,
+            only_reads,
+            called,
+            found,
+            running,
+            stop: None,
+            started,
+            calls: 0,
+            steps: 0,
+        }
+    }
+
+    /// Returns the state of the script's client, and why the transaction cannot go on, if it cannot.
+    pub fn end(self) -> (State, Option<Stop>) {
+        (self.state, self.stop)
+    }
+
+    fn halt(&mut self, why: Stop) -> Halted {
+        halted(&mut self.stop, why)
+    }
+
+    /// Looks whether a script may call a command.
+    fn permit(&self, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
+        let flags = entry.flags;
+        let is_runnable =
+            !matches!(entry.command.body, Body::Engine(_) | Body::Container | Body::Migrate(_) | Body::Script(_));
+        if flags.has(Flag::Noscript) || !is_runnable {
+            return Err(Error::text("ERR This Redis command is not allowed from script"));
+        }
+        if self.only_reads && (flags.has(Flag::Write) || flags.has(Flag::MayReplicate)) {
+            return Err(Error::text("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if asks_to_wait(entry, args) {
+            let name = String::from_utf8_lossy(args.get(0));
+            return Err(Error::text(format!("ERR {name} command is not allowed with BLOCK option from scripts")));
+        }
+        if flags.has(Flag::Write)
+            && let Some(store) = self.engine.store()
+            && let WritePressure::Stop(why) = pressure(&store, flags.has(Flag::Denyoom))
+        {
+            return Err(Error::text(refusal(&why)));
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a call's keys are locked, or notes them in a dry run.
+    fn claim(&mut self, entry: &Entry, args: Args<'_>) -> Result<(), Stop> {
+        let command = entry.command;
+        if command.access == Access::Exclusive && !self.is_exclusive {
+            self.found.alone = true;
+            if !self.txn.is_dry_run() {
+                return Err(Stop::NeedsLocks);
+            }
+        }
+        for (at, spec) in command.keys(args) {
+            let (hash, exclusive) = (self.txn.key(args.get(at)).hash, command.changes(spec));
+            if self.txn.is_dry_run() {
+                self.found.keys.push(Lacking { hash, exclusive });
+            } else {
+                self.txn.claim(std::iter::once(hash), exclusive)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// `Error::Stop`: the transaction cannot go on. Any other error is the command's reply.
+    fn command(&mut self, entry: &Entry, args: resp::Args<'_>) -> Result<Reply, Error> {
+        self.permit(entry, Args::from(args))?;
+        self.claim(entry, Args::from(args))?;
+        let may_wait = self.mode == Mode::Disk;
+        let (engine, session, state) = (self.engine, self.session, &mut self.state);
+        let mut host = SessionHost { engine, session, state, txn: Some(&mut *self.txn), may_wait };
+        let reply = call(&mut host, entry, Args::from(args)).and_then(|answer| host.note(answer))?;
+        if reply.has_stream() && !may_wait {
+            return Err(Error::Stop(Stop::Long));
+        }
+        Ok(reply)
+    }
+
+    fn count(
+        &mut self,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        reply: &Reply,
+        started: crate::clients::statistics::Moment,
+    ) {
+        let called = Called::new(&self.engine.statistics, entry, args, reply, started);
+        let is_plain = called.failed.is_none() && called.shown.is_none();
+        let is_same = |other: &Called| other.command == entry.id && other.failed.is_none() && other.shown.is_none();
+        let last = self.called.len().checked_sub(1);
+        let other = match last {
+            Some(last) if is_plain && is_same(&self.called[last]) => Some(last),
+            Some(last) if last >= CALLED_MAX => self.called.iter().position(is_same),
+            _ => None,
+        };
+        match other {
+            Some(at) => self.called[at].add(&called),
+            None => self.called.push(called),
+        }
+    }
+}
+
+impl Server for ScriptServer<'_, '_, '_> {
+    fn call(&mut self, args: resp::Args<'_>) -> Result<Reply, Halted> {
+        self.calls += 1;
+        if self.calls.is_multiple_of(CALLS_PER_LOOK) {
+            self.goes_on()?;
+        }
+        let engine = self.engine;
+        let entry = match engine.table.resolve(Args::from(args)) {
+            Ok(entry) if matches!(entry.command.body, Body::Container) => {
+                return Ok(Reply::error("ERR Wrong number of args calling Redis command from script"));
+            }
+            Ok(entry) => entry,
+            Err(Error::WrongArity(_)) => {
+                return Ok(Reply::error("ERR Wrong number of args calling Redis command from script"));
+            }
+            Err(_) => return Ok(Reply::error("ERR Unknown Redis command called from script")),
+        };
+        let started = engine.statistics.clock.now();
+        let reply = match self.command(entry, args) {
+            Err(Error::Stop(stop)) => return Err(self.halt(stop)),
+            reply => reply.unwrap_or_else(Error::into_reply),
+        };
+        if let Some(running) = &self.running
+            && entry.flags.has(Flag::Write)
+            && !reply.is_error()
+        {
+            running.script.has_written.store(true, Ordering::Release);
+        }
+        self.count(entry, args, &reply, started);
+        if engine.checks.bits() & MONITORED != 0 && self.found.lines.len() < LINES_MAX && is_shown(entry) {
+            self.found.lines.push(line(self.txn.database(), "lua", entry, args));
+        }
+        Ok(reply)
+    }
+
+    fn set_protocol(&mut self, protocol: Protocol) {
+        self.state.protocol = protocol;
+    }
+
+    fn permits(&mut self, args: resp::Args<'_>) -> Option<bool> {
+        self.engine.table.lookup(Args::from(args)).map(|_| true)
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        // A run that is dropped begins again, and says it then.
+        if self.txn.is_dry_run() {
+            return;
+        }
+        let text = text.escape_ascii();
+        match level {
+            LogLevel::Debug => tracing::trace!("a script: {text}"),
+            LogLevel::Verbose => tracing::debug!("a script: {text}"),
+            LogLevel::Notice => tracing::info!("a script: {text}"),
+            LogLevel::Warning => tracing::warn!("a script: {text}"),
+        }
+    }
+
+    fn goes_on(&mut self) -> Result<(), Halted> {
+        match self.mode {
+            Mode::Memory | Mode::Look if self.started.elapsed() > ON_LOOP_MAX => Err(self.halt(Stop::Long)),
+            Mode::Load => {
+                self.steps += 1;
+                if self.steps > DRY_STEPS_MAX { Err(self.halt(Stop::Long)) } else { Ok(()) }
+            }
+            Mode::Disk => {
+                if let Err(stop) = self.txn.check_goes_on() {
+                    return Err(self.halt(stop));
+                }
+                let is_killed = |place: &Place<'_>| place.script.is_killed.load(Ordering::Acquire);
+                match self.running.as_ref().is_some_and(is_killed) {
+                    true => Err(Halted::Failed(
+                        "ERR Error running script: Script killed by user with SCRIPT KILL.".to_owned(),
+                    )),
+                    false => Ok(()),
+                }
+            }
+            Mode::Memory | Mode::Look => Ok(()),
+        }
+    }
+}
