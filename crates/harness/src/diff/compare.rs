@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use super::groups::{timeless, timeless_pending};
+use super::scripts;
 use super::sequence::{Command, Sequence, Step};
 use super::sorting::SORTED_LIST;
 use crate::client::Reply;
@@ -132,6 +133,7 @@ impl Context {
 
 /// Returns whether a command is a SET to a deadline that may be in the past: Redis stores the key all the same.
 pub(super) fn may_set_expired(command: &Command) -> bool {
+    let command = &scripts::called(command);
     let is_deadline = |a: &Vec<u8>| a.eq_ignore_ascii_case(b"exat") || a.eq_ignore_ascii_case(b"pxat");
     command[0].eq_ignore_ascii_case(b"set") && command.iter().any(is_deadline)
 }

@@ -18,6 +18,7 @@ use super::hyperloglogs;
 use super::keys;
 use super::lists;
 use super::malformed;
+use super::scripts;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::sets;
 use super::sorting;
@@ -159,13 +160,13 @@ const OF_GROUPS: &[(u64, Make)] = &[
 /// Adds a key whose deadline passes between two steps: set, maybe watched, waited for, read in many ways.
 fn expiring(a: &mut Arguments, connection: usize, sequence: &mut Sequence) {
     let key = a.key();
-    let mut first = vec![vec![b"SET".to_vec(), key.clone(), a.value(), b"PX".to_vec(), b"25".to_vec()]];
+    let mut first = vec![vec![b"SET".to_vec(), key.clone(), a.value(), b"PX".to_vec(), b"100".to_vec()]];
     let watched = a.random.percent(30);
     if watched {
         first.push(vec![b"WATCH".to_vec(), key.clone()]);
     }
     sequence.push(Step::Send { connection, commands: first });
-    sequence.push(Step::Wait { ms: 30 });
+    sequence.push(Step::Wait { ms: 110 });
     let mut then: Vec<Command> = if watched { vec![vec![b"MULTI".to_vec()]] } else { vec![] };
     // The first read must be one that removes the key for real in Redis too, so that DBSIZE agrees.
     let look: Make = *a.random.pick(&[
@@ -286,6 +287,11 @@ fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bo
     let mut command = make(a);
     if a.random.percent(4) {
         malformed::spoil(a, &mut command);
+    }
+    if a.random.percent(5)
+        && let Some(call) = scripts::wrapped(a, &command)
+    {
+        command = call;
     }
     if *in_multi && is_refused_by_7_0(&command) {
         command = vec![b"PING".to_vec()];

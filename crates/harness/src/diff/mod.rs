@@ -23,6 +23,7 @@ mod keys;
 mod lists;
 mod malformed;
 pub mod play;
+mod scripts;
 pub mod sequence;
 mod sets;
 pub mod shrink;

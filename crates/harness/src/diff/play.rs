@@ -10,7 +10,7 @@ use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_pag
 use super::dumps::Payloads;
 use super::exceptions::{SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
-use super::{blocking, channels, hyperloglogs};
+use super::{blocking, channels, hyperloglogs, scripts};
 use crate::client::{Client, Reply, info_field};
 use crate::quoted::{abbreviate, quote_short};
 use crate::server::Server;
@@ -275,7 +275,7 @@ impl Game<'_> {
         let mut names = Vec::new();
         for (command, theirs, ours) in parts {
             if !same(rule_of(command), theirs, ours, &self.rules) {
-                match exception_for(command, theirs, ours) {
+                match exception_for(&scripts::called(command), theirs, ours) {
                     Some(exception) => {
                         names.push(exception.name);
                         self.has_ended |= exception.name == SORT_AFTER_A_RANGE_ERROR;

@@ -1,0 +1,167 @@
+//! Commands as the calls of scripts: what a client reads then has gone through Lua and back.
+
+use super::arguments::Arguments;
+use super::compare::{Rule, rule_of};
+use super::sequence::Command;
+
+/// The scripts that call the command in their arguments; `true` for those that have its second word as a key.
+const SCRIPTS: &[(&str, bool)] = &[
+    ("return redis.pcall(unpack(ARGV))", false),
+    ("return redis.call(unpack(ARGV))", false),
+    ("redis.setresp(3) return redis.pcall(unpack(ARGV))", false),
+    ("local r = {} for i = 1, 2 do r[i] = redis.pcall(unpack(ARGV)) end return r", false),
+    ("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))", true),
+    ("local ok, reply = pcall(redis.call, unpack(ARGV)) if ok then return {reply} end return reply", false),
+    ("redis.setresp(3) local r = redis.pcall(unpack(ARGV)) return {type(r), r}", false),
+];
+
+/// The commands whose replies are compared as they are, and that need no connection of their own.
+const SCRIPTED: &[&str] = &[
+    "get",
+    "set",
+    "setex",
+    "psetex",
+    "setnx",
+    "getset",
+    "getex",
+    "getdel",
+    "mget",
+    "mset",
+    "msetnx",
+    "incr",
+    "decr",
+    "incrby",
+    "decrby",
+    "incrbyfloat",
+    "append",
+    "strlen",
+    "getrange",
+    "substr",
+    "setrange",
+    "lcs",
+    "setbit",
+    "getbit",
+    "bitcount",
+    "bitpos",
+    "bitop",
+    "bitfield",
+    "bitfield_ro",
+    "pfadd",
+    "pfcount",
+    "pfmerge",
+    "hset",
+    "hmset",
+    "hget",
+    "hmget",
+    "hdel",
+    "hlen",
+    "hstrlen",
+    "hexists",
+    "hincrby",
+    "hincrbyfloat",
+    "hsetnx",
+    "sadd",
+    "srem",
+    "scard",
+    "sismember",
+    "smismember",
+    "smove",
+    "sinterstore",
+    "sunionstore",
+    "sdiffstore",
+    "sintercard",
+    "lpush",
+    "rpush",
+    "lpushx",
+    "rpushx",
+    "lpop",
+    "rpop",
+    "llen",
+    "lindex",
+    "lrange",
+    "lset",
+    "linsert",
+    "lrem",
+    "ltrim",
+    "lpos",
+    "lmove",
+    "rpoplpush",
+    "lmpop",
+    "zadd",
+    "zscore",
+    "zmscore",
+    "zincrby",
+    "zcard",
+    "zcount",
+    "zrank",
+    "zrevrank",
+    "zrange",
+    "zrevrange",
+    "zrangebyscore",
+    "zrevrangebyscore",
+    "zrem",
+    "zpopmin",
+    "zpopmax",
+    "zrangestore",
+    "zunionstore",
+    "zinterstore",
+    "zdiffstore",
+    "zunion",
+    "zinter",
+    "zdiff",
+    "geoadd",
+    "geopos",
+    "geodist",
+    "geohash",
+    "xlen",
+    "xrange",
+    "xrevrange",
+    "xdel",
+    "del",
+    "unlink",
+    "exists",
+    "touch",
+    "type",
+    "persist",
+    "rename",
+    "renamenx",
+    "copy",
+    "move",
+];
+
+/// Returns the call of a script that calls the command, if it is one for that.
+pub fn wrapped(a: &mut Arguments, command: &Command) -> Option<Command> {
+    let is_scripted = SCRIPTED.iter().any(|name| command[0].eq_ignore_ascii_case(name.as_bytes()));
+    if !is_scripted || rule_of(command) != Rule::Exact {
+        return None;
+    }
+    let (script, has_key) = *a.random.pick(SCRIPTS);
+    let mut call = vec![a.word("EVAL"), script.as_bytes().to_vec()];
+    match command.get(1) {
+        Some(key) if has_key => {
+            call.extend([b"1".to_vec(), key.clone(), command[0].clone()]);
+            call.extend_from_slice(&command[2..]);
+        }
+        _ => {
+            call.push(b"0".to_vec());
+            call.extend_from_slice(command);
+        }
+    }
+    Some(call)
+}
+
+/// Returns the command that a script calls; any other command is returned as it is.
+pub fn called(command: &Command) -> Command {
+    let is_script = command.len() > 3
+        && command[0].eq_ignore_ascii_case(b"eval")
+        && SCRIPTS.iter().any(|(script, _)| script.as_bytes() == command[1]);
+    match (is_script, command.get(2).map(Vec::as_slice)) {
+        (true, Some(b"0")) => command[3..].to_vec(),
+        (true, _) if command.len() > 4 => {
+            let mut inner = vec![command[4].clone(), command[3].clone()];
+            inner.extend_from_slice(&command[5..]);
+            inner
+        }
+        _ => command.clone(),
+    }
+}
