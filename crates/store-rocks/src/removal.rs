@@ -3,6 +3,7 @@
 
 use rust_rocksdb::SstFileManager;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// The highest rate, however much trash there is: the disk is left to others.
 const BYTES_PER_S_MAX: u64 = 1 << 30;
@@ -35,6 +36,17 @@ impl Removal {
     /// Returns the bytes of files that are still to be removed.
     pub(crate) fn trash_bytes(&self) -> u64 {
         self.manager.get_total_trash_size()
+    }
+
+    /// Has the trash removed at once, and waits until it is gone, but not for long.
+    pub(crate) fn finish(&self) {
+        /// The longest wait: what is left then is left to the next open.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        self.pace(true);
+        let begun = Instant::now();
+        while self.trash_bytes() > 0 && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Sets the rate by the trash of this moment.

@@ -76,7 +76,7 @@ impl Rocks {
         let removal = Removal::new(options.removal_bytes_per_s);
         let ingest = Ingest::new(directory, &options, &cache);
         let settings = options.database(&cache, &reclaimer, &events, &removal);
-        let db = open_where_room_comes(&settings, directory, &ingest)?;
+        let db = open_where_room_comes(&settings, directory, &ingest, &removal)?;
         // Only now is the lock ours, so that these are no other's files.
         ingest.clean().map_err(not_opened)?;
         let presence = Presence::new(directory).map_err(not_opened)?;
@@ -147,7 +147,12 @@ impl Rocks {
 
 /// Opens the database. Without room an open fails, and may have made some: it removes the tables that a kill has left
 /// only after it has failed to write its file of options. It is tried again as long as there is more room each time.
-fn open_where_room_comes(settings: &rust_rocksdb::Options, directory: &Path, ingest: &Ingest) -> Result<DB, OpenError> {
+fn open_where_room_comes(
+    settings: &rust_rocksdb::Options,
+    directory: &Path,
+    ingest: &Ingest,
+    removal: &Removal,
+) -> Result<DB, OpenError> {
     let mut free = None;
     loop {
         match DB::open(settings, directory).map_err(open_error) {
@@ -155,6 +160,7 @@ fn open_where_room_comes(settings: &rust_rocksdb::Options, directory: &Path, ing
             // has left.
             Err(full @ OpenError::Full(_)) => {
                 ingest.clean().map_err(not_opened)?;
+                removal.finish();
                 let before = free.replace(free_bytes(directory));
                 if before.is_some() && free <= before {
                     return Err(full);
