@@ -9,6 +9,16 @@ use std::fmt;
 /// The name of the sandbox's own chunk: its frames are nobody's.
 pub(crate) const OWN_CHUNK: &str = "=haypile";
 
+/// The error of an allocation beyond the bound.
+pub(crate) const NO_MEMORY: &[u8] = b"not enough memory";
+
+/// The text of an error that a function of Lua's has raised in the sandbox's own frame, without that frame's place.
+pub(crate) fn without_own_place(text: &[u8]) -> Option<&[u8]> {
+    let rest = text.strip_prefix(b"haypile:")?;
+    let digits = rest.iter().take_while(|digit| digit.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b": ")
+}
+
 /// An error that a Rust function has raised.
 #[derive(Clone, Debug)]
 pub(crate) enum Raised {

@@ -4,12 +4,12 @@ use crate::failure::{self, Place};
 use crate::libraries::random::Random;
 use crate::libraries::{bit, cjson, cmsgpack, structs};
 use crate::memory::Bounded;
-use crate::redis::{self, RunState};
+use crate::redis::{self, RUN, Strings};
 use crate::sandbox::Sandbox;
 use crate::server::{Halted, SERVER, Server};
 use crate::to_reply;
 use haypile_resp::Reply;
-use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Value, VmState};
+use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Value, VmState};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -41,6 +41,8 @@ pub struct Run<'a> {
     pub args: &'a [&'a [u8]],
     /// The seed of `math.random`.
     pub seed: u64,
+    /// Bytes that the run may take beside what its interpreter has.
+    pub memory_bytes: usize,
 }
 
 /// The end of a run.
@@ -55,15 +57,13 @@ pub enum Outcome {
 pub struct Interpreter {
     lua: Lua,
     sandbox: Sandbox,
-    state: Rc<RunState>,
     random: Rc<RefCell<Random>>,
     json: cjson::Shared,
     failed: Rc<RefCell<Option<Failure>>>,
     handler: Function,
     chunks: HashMap<Box<str>, Function>,
     bounds: Bounds,
-    keys_name: LuaString,
-    args_name: LuaString,
+    runner: Function,
     runs: u64,
 }
 
@@ -86,10 +86,10 @@ impl Interpreter {
     fn make(version: &str, bounds: Bounds) -> mlua::Result<Interpreter> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        let (state, random) = (Rc::<RunState>::default(), Rc::<RefCell<Random>>::default());
+        let random = Rc::<RefCell<Random>>::default();
         let (json_library, json) = cjson::library(&lua)?;
         let libraries = [
-            ("redis", redis::library(&lua, &state, version)?),
+            ("redis", redis::library(&lua, version)?),
             ("bit", bit::library(&lua)?),
             ("cjson", json_library),
             ("cmsgpack", cmsgpack::library(&lua)?),
@@ -98,30 +98,18 @@ impl Interpreter {
         let sandbox = Sandbox::new(&lua, &libraries, &random)?;
         let failed = Rc::<RefCell<Option<Failure>>>::default();
         let handler = handler(&lua, &failed)?;
-        let own = state.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
-            own.goes_on()?;
-            if SERVER.is_set() {
-                SERVER.with(|server| server.goes_on()).map_err(|why| own.halt(why))?;
-            }
-            Ok(VmState::Continue)
+            RUN.with(|run| {
+                run.goes_on()?;
+                if SERVER.is_set() {
+                    SERVER.with(|server| server.goes_on()).map_err(|why| run.halt(why))?;
+                }
+                Ok(VmState::Continue)
+            })
         })?;
-        let (keys_name, args_name) = (lua.create_string("KEYS")?, lua.create_string("ARGV")?);
+        let runner = crate::call::runner(&lua, &sandbox.globals)?;
         let chunks = HashMap::new();
-        Ok(Interpreter {
-            lua,
-            sandbox,
-            state,
-            random,
-            json,
-            failed,
-            handler,
-            chunks,
-            bounds,
-            keys_name,
-            args_name,
-            runs: 0,
-        })
+        Ok(Interpreter { lua, sandbox, random, json, failed, handler, chunks, bounds, runner, runs: 0 })
     }
 
     /// Compiles a script, so that its run finds it compiled.
@@ -170,39 +158,44 @@ impl Interpreter {
                 return Outcome::Reply(Reply::error(why));
             }
         };
-        self.state.reset();
+        RUN.with(|state| state.reset());
         self.random.borrow_mut().seed(run.seed as u32);
         *self.json.borrow_mut() = Default::default();
         *self.failed.borrow_mut() = None;
-        let result = self.set_arguments(run).and_then(|()| {
-            let _bound = Bounded::new(&self.lua, self.bounds.memory_bytes)?;
-            SERVER.set(server, || self.sandbox.xpcall.call::<(bool, Value)>((&chunk, &self.handler)))
-        });
+        RUN.with(|state| state.inputs.set((Strings::of(run.keys), Strings::of(run.args))));
+        let result = {
+            let bytes = self.bounds.memory_bytes.min(self.lua.used_memory() + run.memory_bytes);
+            let bounded = Bounded::new(&self.lua, bytes);
+            let run = || self.runner.call::<(bool, Value)>((&chunk, &self.handler));
+            bounded.and_then(|_bounded| SERVER.set(&mut *server, run))
+        };
+        RUN.with(|state| state.inputs.set(Default::default()));
+        if let Some(panic) = RUN.with(|state| state.panic.borrow_mut().take()) {
+            std::panic::resume_unwind(panic);
+        }
         self.runs += 1;
         let cleaned = match self.runs.is_multiple_of(RUNS_TO_CLEAN) {
             true => self.sandbox.clean.call::<()>(()),
             false => Ok(()),
         };
-        if let Some(why) = self.state.halted.borrow_mut().take() {
+        if let Some(why) = RUN.with(|state| state.halted.borrow_mut().take()) {
             return Outcome::Halted(why);
         }
-        Outcome::Reply(match result.and_then(|result| cleaned.map(|()| result)) {
-            Ok((true, value)) => self.reply(run.name, value),
-            Ok((false, value)) => self.failure(run.name, failure::text_of(&value)),
-            Err(error) => self.failure(run.name, failure::message_of(&error).into_bytes()),
-        })
-    }
-
-    fn set_arguments(&self, run: &Run<'_>) -> mlua::Result<()> {
-        for (name, values) in [(&self.keys_name, run.keys), (&self.args_name, run.args)] {
-            let values = values.iter().map(LuaString::wrap);
-            self.sandbox.globals.raw_set(name, self.lua.create_sequence_from(values)?)?;
+        let why = match result.and_then(|result| cleaned.map(|()| result)) {
+            Ok((true, value)) => return Outcome::Reply(self.reply(run.name, value)),
+            Ok((false, value)) => failure::text_of(&value),
+            Err(error) => failure::message_of(&error).into_bytes(),
+        };
+        if why == failure::NO_MEMORY
+            && let Err(why) = server.takes_long()
+        {
+            return Outcome::Halted(why);
         }
-        Ok(())
+        Outcome::Reply(self.failure(run.name, why))
     }
 
     fn reply(&self, name: &str, value: Value) -> Reply {
-        match to_reply::convert(value, self.state.protocol.get()) {
+        match to_reply::convert(value, RUN.with(|state| state.protocol.get())) {
             Ok(reply) => reply,
             Err(error) => self.failure(name, failure::message_of(&error).into_bytes()),
         }
@@ -225,6 +218,7 @@ impl Interpreter {
 fn handler(lua: &Lua, failed: &Rc<RefCell<Option<Failure>>>) -> mlua::Result<Function> {
     let failed = failed.clone();
     lua.create_function(move |lua, value: Value| {
+        let place = failure::place(lua, 1);
         let message = match &value {
             Value::Error(error) => match failure::raised(error) {
                 Some(failure::Raised::Command(text)) => text.clone(),
@@ -234,9 +228,18 @@ fn handler(lua: &Lua, failed: &Rc<RefCell<Option<Failure>>>) -> mlua::Result<Fun
                 text @ (Value::String(_) | Value::Number(_)) => failure::text_of(&text),
                 _ => b"ERR unknown error".to_vec(),
             },
-            other => [b"ERR ", &failure::text_of(other)[..]].concat(),
+            other => text_with_place(&failure::text_of(other), place.as_ref()),
         };
-        *failed.borrow_mut() = Some(Failure { message, place: failure::place(lua, 1) });
+        *failed.borrow_mut() = Some(Failure { message, place });
         Ok::<_, Error>(())
     })
+}
+
+/// The message of an error that is a text. One that the sandbox's own frame is named in gets the script's place.
+fn text_with_place(text: &[u8], place: Option<&Place>) -> Vec<u8> {
+    match (failure::without_own_place(text), place) {
+        (Some(text), Some(place)) => [format!("ERR {}:{}: ", place.short_source, place.line).as_bytes(), text].concat(),
+        (Some(text), None) => [b"ERR ", text].concat(),
+        (None, _) => [b"ERR ", text].concat(),
+    }
 }

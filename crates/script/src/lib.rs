@@ -9,6 +9,7 @@
 pub mod interpreter;
 pub mod server;
 
+mod call;
 mod failure;
 mod libraries;
 mod memory;
@@ -25,10 +26,7 @@ pub use shebang::{Flags, Shebang};
 /// The SHA-1 of a script's text in 40 hex digits, by which clients call it.
 pub fn sha1_hex(text: &[u8]) -> String {
     use sha1::{Digest, Sha1};
-    use std::fmt::Write;
-    let mut hex = String::with_capacity(40);
-    for byte in Sha1::digest(text) {
-        write!(hex, "{byte:02x}").expect("a string takes all that is written");
-    }
-    hex
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    Sha1::digest(text).iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

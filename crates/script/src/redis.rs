@@ -6,9 +6,14 @@ use crate::server::{Halted, LogLevel, SERVER};
 use crate::{sha1_hex, to_lua};
 use haypile_resp::{Args, Protocol, Reply, number};
 use mlua::{IntoLua, Lua, MultiValue, Result, Table, Value};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::rc::Rc;
+
+thread_local! {
+    /// The state of the run on this thread: one at a time.
+    pub(crate) static RUN: RunState = RunState::default();
+}
 
 /// The state of a run that its functions share.
 #[derive(Default)]
@@ -18,14 +23,54 @@ pub(crate) struct RunState {
     /// Why the run has ended, once its server has said so.
     pub halted: RefCell<Option<Halted>>,
     /// The arguments of the call under way.
-    arguments: RefCell<Arguments>,
+    pub arguments: RefCell<Arguments>,
+    /// The reply of the call under way.
+    pub reply: RefCell<Option<Reply>>,
+    /// The panic of a call, which ends the run and goes on behind it.
+    pub panic: RefCell<Option<Box<dyn Any + Send>>>,
+    /// KEYS and ARGV of the run.
+    pub inputs: Cell<(Strings, Strings)>,
+}
+
+/// Strings that live as long as a run, of which only `call` reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strings {
+    pub at: *const &'static [u8],
+    pub len: usize,
+}
+
+impl Default for Strings {
+    fn default() -> Strings {
+        Strings::of(&[])
+    }
+}
+
+impl Strings {
+    pub fn of(strings: &[&[u8]]) -> Strings {
+        Strings { at: strings.as_ptr().cast(), len: strings.len() }
+    }
+}
+
+/// A reply as it is pushed onto Lua's stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown {
+    /// Bytes of the reply in the run's state.
+    Bytes {
+        at: *const u8,
+        len: usize,
+    },
+    Number(f64),
+    Boolean(bool),
+    Nil,
+    /// Nothing so simple.
+    Other,
 }
 
 /// Arguments of a call, in memory that stays from call to call.
 #[derive(Default)]
-struct Arguments {
-    bytes: Vec<u8>,
-    ranges: Vec<Range<u32>>,
+pub(crate) struct Arguments {
+    pub bytes: Vec<u8>,
+    pub ranges: Vec<Range<u32>>,
 }
 
 /// Bytes of arguments that are kept room for between calls.
@@ -35,6 +80,7 @@ impl RunState {
     pub fn reset(&self) {
         self.protocol.set(Protocol::Resp2);
         *self.halted.borrow_mut() = None;
+        *self.reply.borrow_mut() = None;
     }
 
     /// Notes that the run has ended.
@@ -46,56 +92,48 @@ impl RunState {
     /// # Errors
     /// The run has ended.
     pub fn goes_on(&self) -> Result<()> {
-        if self.halted.borrow().is_some() { Err(Raised::Halted.into()) } else { Ok(()) }
+        match self.halted.borrow().is_some() || self.panic.borrow().is_some() {
+            true => Err(Raised::Halted.into()),
+            false => Ok(()),
+        }
     }
 }
 
 impl Arguments {
-    /// Takes the arguments of a call; the text of the error if one is of the wrong type.
-    fn fill(&mut self, values: &MultiValue) -> std::result::Result<(), &'static str> {
-        if values.is_empty() {
-            return Err("ERR Please specify at least one argument for this redis lib call");
-        }
+    pub fn clear(&mut self) {
         if self.bytes.capacity() > ARGUMENT_BYTES_KEPT {
             *self = Arguments::default();
         }
         self.bytes.clear();
         self.ranges.clear();
-        for value in values {
-            let start = self.bytes.len();
-            match value {
-                Value::String(text) => self.bytes.extend_from_slice(&text.as_bytes()),
-                Value::Number(value) => number::write_double(&mut self.bytes, *value),
-                Value::Integer(value) => number::write_i64(&mut self.bytes, *value),
-                _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
-            }
-            let end = u32::try_from(self.bytes.len()).map_err(|_| "ERR the arguments are longer than 4 GB")?;
-            self.ranges.push(start as u32..end);
-        }
+    }
+
+    /// Ends an argument, which the bytes since the last one are.
+    pub fn end(&mut self) -> std::result::Result<(), &'static str> {
+        let start = self.ranges.last().map_or(0, |last| last.end);
+        let end = u32::try_from(self.bytes.len()).map_err(|_| "ERR the arguments are longer than 4 GB")?;
+        self.ranges.push(start..end);
         Ok(())
     }
 }
 
 /// Makes the table.
-pub(crate) fn library(lua: &Lua, state: &Rc<RunState>, version: &str) -> Result<Table> {
+pub(crate) fn library(lua: &Lua, version: &str) -> Result<Table> {
     let redis = lua.create_table()?;
-    let own = state.clone();
-    redis.raw_set("call", lua.create_function(move |lua, args: MultiValue| call(lua, &own, &args, true))?)?;
-    let own = state.clone();
-    redis.raw_set("pcall", lua.create_function(move |lua, args: MultiValue| call(lua, &own, &args, false))?)?;
+    let (call, pcall) = crate::call::functions(lua, &lua.create_function(finish)?)?;
+    redis.raw_set("call", call)?;
+    redis.raw_set("pcall", pcall)?;
     redis.raw_set("error_reply", lua.create_function(|lua, args| single(lua, args, "err"))?)?;
     redis.raw_set("status_reply", lua.create_function(|lua, args| single(lua, args, "ok"))?)?;
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     redis.raw_set("log", lua.create_function(log)?)?;
-    let own = state.clone();
-    redis.raw_set("setresp", lua.create_function(move |lua, args| set_protocol(lua, &own, &args))?)?;
+    redis.raw_set("setresp", lua.create_function(set_protocol)?)?;
     redis.raw_set("set_repl", lua.create_function(set_replication)?)?;
     redis.raw_set("replicate_commands", lua.create_function(|_, _: MultiValue| Ok(true))?)?;
     // Without a debugger there is nothing to stop for.
     redis.raw_set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;
     redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
-    let own = state.clone();
-    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args: MultiValue| permits(&own, &args))?)?;
+    redis.raw_set("acl_check_cmd", lua.create_function(permits)?)?;
     for (name, level) in [("LOG_DEBUG", 0), ("LOG_VERBOSE", 1), ("LOG_NOTICE", 2), ("LOG_WARNING", 3)] {
         redis.raw_set(name, level)?;
     }
@@ -112,21 +150,19 @@ fn version_number(version: &str) -> u32 {
     version.split('.').fold(0, |number, part| number << 8 | part.parse::<u32>().unwrap_or(0))
 }
 
-fn call(lua: &Lua, state: &RunState, args: &MultiValue, raises: bool) -> Result<Value> {
-    state.goes_on()?;
-    let _unbounded = Unbounded::new(lua)?;
-    let mut arguments = state.arguments.borrow_mut();
-    let reply = match arguments.fill(args) {
-        Err(why) => Reply::error(why),
-        Ok(()) => {
-            let args = Args::new(&arguments.bytes, &arguments.ranges);
-            SERVER.with(|server| server.call(args)).map_err(|why| state.halt(why))?
-        }
-    };
-    match reply {
+/// The end of a call whose reply is a table, an error, or none.
+fn finish(lua: &Lua, raises: bool) -> Result<Value> {
+    let (reply, protocol) = RUN.with(|run| {
+        run.goes_on()?;
+        Ok::<_, mlua::Error>((run.reply.borrow_mut().take(), run.protocol.get()))
+    })?;
+    match reply.unwrap_or(Reply::None) {
         Reply::Error(why) if raises => Err(failure::command(why.into_owned())),
         Reply::ErrorBytes(why) if raises => Err(failure::command(why)),
-        reply => to_lua::convert(lua, reply, state.protocol.get()),
+        reply => {
+            let _unbounded = Unbounded::new(lua)?;
+            to_lua::convert(lua, reply, protocol)
+        }
     }
 }
 
@@ -184,7 +220,7 @@ fn log(lua: &Lua, args: MultiValue) -> Result<()> {
     Ok(())
 }
 
-fn set_protocol(lua: &Lua, state: &RunState, args: &MultiValue) -> Result<()> {
+fn set_protocol(lua: &Lua, args: MultiValue) -> Result<()> {
     let (1, Some(version)) = (args.len(), args.front()) else {
         return Err(failure::command("ERR redis.setresp() requires one argument."));
     };
@@ -193,7 +229,7 @@ fn set_protocol(lua: &Lua, state: &RunState, args: &MultiValue) -> Result<()> {
         Some(3.0) => Protocol::Resp3,
         _ => return Err(failure::command("ERR RESP version must be 2 or 3.")),
     };
-    state.protocol.set(protocol);
+    RUN.with(|run| run.protocol.set(protocol));
     SERVER.with(|server| server.set_protocol(protocol));
     Ok(())
 }
@@ -209,9 +245,19 @@ fn set_replication(lua: &Lua, args: MultiValue) -> Result<()> {
     }
 }
 
-fn permits(state: &RunState, args: &MultiValue) -> Result<bool> {
-    let mut arguments = state.arguments.borrow_mut();
-    arguments.fill(args).map_err(failure::command)?;
+fn permits(_: &Lua, args: MultiValue) -> Result<bool> {
+    let mut arguments = Arguments::default();
+    for value in &args {
+        match value {
+            Value::String(text) => arguments.bytes.extend_from_slice(&text.as_bytes()),
+            Value::Number(value) => number::write_double(&mut arguments.bytes, *value),
+            _ => return Err(failure::command("ERR Lua redis lib command arguments must be strings or integers")),
+        }
+        arguments.end().map_err(failure::command)?;
+    }
+    if args.is_empty() {
+        return Err(failure::command("ERR Please specify at least one argument for this redis lib call"));
+    }
     let args = Args::new(&arguments.bytes, &arguments.ranges);
     let permitted = SERVER.with(|server| server.permits(args));
     permitted.ok_or_else(|| failure::command("ERR Invalid command passed to redis.acl_check_cmd()"))

@@ -110,9 +110,55 @@ globals.gcinfo = host.kilobytes
 
 -- Libraries.
 
-globals.string = protect(copy([[
-  byte char dump find format gfind gmatch gsub len lower match rep reverse sub upper
-]], string))
+-- Functions that may take long in one call, in which nothing interrupts them: the host is asked first.
+
+-- Steps of a pattern that are few enough, and bytes.
+local STEPS_MAX, BYTES_MAX = 1e6, 1e6
+
+-- The number of quantifiers of patterns that were used lately.
+local quantifiers, kept = {}, 0
+
+local function quantifiers_of(pattern)
+  local count = quantifiers[pattern]
+  if count == nil then
+    if kept >= 100 then quantifiers, kept = {}, 0 end
+    count = host.quantifiers(pattern)
+    quantifiers[pattern], kept = count, kept + 1
+  end
+  return count
+end
+
+local function is_text(value)
+  local kind = raw.type(value)
+  return kind == 'string' or kind == 'number'
+end
+
+local function guarded(name, f)
+  return function(...)
+    local text, pattern = ...
+    if not is_text(text) then host.wrong(1, name, 'string', ...) end
+    if not is_text(pattern) then host.wrong(2, name, 'string', ...) end
+    local bytes = #(text .. '')
+    if bytes > 16 and (bytes > BYTES_MAX or bytes ^ (quantifiers_of(pattern .. '') + 1) > STEPS_MAX) then
+      host.before_long()
+    end
+    return f(...)
+  end
+end
+
+local strings = copy('byte char dump format len lower reverse sub upper', string)
+for _, name in raw.pairs({ 'find', 'gfind', 'gmatch', 'match', 'gsub' }) do
+  strings[name] = guarded(name, string[name])
+end
+
+function strings.rep(...)
+  local text, count = ...
+  if not is_text(text) then host.wrong(1, 'rep', 'string', ...) end
+  if not tonumber(count) then host.wrong(2, 'rep', 'number', ...) end
+  if #(text .. '') * count > BYTES_MAX then host.before_long() end
+  return string.rep(text, count)
+end
+globals.string = protect(strings)
 globals.table = protect(copy('concat foreach foreachi getn insert maxn remove setn sort', table))
 globals.math = copy([[
   abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10 max min mod modf pi pow rad sin
@@ -155,5 +201,4 @@ return {
       end
     end
   end,
-  xpcall = raw.xpcall,
 }

@@ -5,6 +5,9 @@
 
 use crate::failure::{self, OWN_CHUNK, Raised};
 use crate::libraries::random::Random;
+use crate::libraries::type_name;
+use crate::redis::RUN;
+use crate::server::ask_before_long;
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,8 +16,6 @@ use std::rc::Rc;
 pub(crate) struct Sandbox {
     /// The real table of globals. KEYS and ARGV are set here.
     pub globals: Table,
-    /// Lua's own xpcall.
-    pub xpcall: Function,
     /// Takes away what was written to tables that are not to be written to.
     pub clean: Function,
 }
@@ -32,13 +33,10 @@ impl Sandbox {
         add_caught(lua, &host)?;
         host.raw_set("kilobytes", lua.create_function(|lua, ()| Ok(lua.used_memory() as f64 / 1024.0))?)?;
         add_random(lua, &host, random)?;
+        add_guards(lua, &host)?;
         let made: Table = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK).call(host)?;
         lua.set_globals(made.raw_get("seen_globals")?)?;
-        Ok(Sandbox {
-            globals: made.raw_get("globals")?,
-            xpcall: made.raw_get("xpcall")?,
-            clean: made.raw_get("clean")?,
-        })
+        Ok(Sandbox { globals: made.raw_get("globals")?, clean: made.raw_get("clean")? })
     }
 }
 
@@ -85,6 +83,17 @@ fn add_caught(lua: &Lua, host: &Table) -> Result<()> {
 }
 
 fn caught(lua: &Lua, value: Value) -> Result<Value> {
+    // Whatever the value: an error that is raised in an error handler becomes a text.
+    RUN.with(|run| run.goes_on())?;
+    if let Value::String(text) = &value {
+        let text = text.as_bytes();
+        if &*text == failure::NO_MEMORY {
+            ask_before_long()?;
+        }
+        if let Some(text) = failure::without_own_place(&text) {
+            return Ok(Value::String(lua.create_string(text)?));
+        }
+    }
     let Value::Error(error) = &value else { return Ok(value) };
     match failure::raised(error) {
         Some(Raised::Halted) => Err(Raised::Halted.into()),
@@ -92,6 +101,22 @@ fn caught(lua: &Lua, value: Value) -> Result<Value> {
         Some(Raised::Command(text)) => crate::to_lua::failed(lua, text),
         None => Ok(Value::String(lua.create_string(failure::message_of(error))?)),
     }
+}
+
+/// What is asked before functions of Lua's own that nothing interrupts.
+fn add_guards(lua: &Lua, host: &Table) -> Result<()> {
+    host.raw_set("before_long", lua.create_function(|_, ()| ask_before_long())?)?;
+    // A class in brackets counts its characters, too: more are asked for than need be.
+    let quantifiers = |_: &Lua, pattern: mlua::LuaString| {
+        let quantifiers = pattern.as_bytes().iter().filter(|byte| b"*+-?".contains(byte)).count();
+        Ok(quantifiers as f64)
+    };
+    host.raw_set("quantifiers", lua.create_function(quantifiers)?)?;
+    let wrong = |lua: &Lua, (number, function, expected, rest): (usize, String, String, MultiValue)| {
+        let got = rest.get(number - 1).map_or("no value", type_name);
+        Err::<(), _>(failure::argument(lua, number, &function, &format!("{expected} expected, got {got}")))
+    };
+    host.raw_set("wrong", lua.create_function(wrong)?)
 }
 
 fn add_random(lua: &Lua, host: &Table, random: &Rc<RefCell<Random>>) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What a script may ask of the server that runs it.
 
+use crate::redis::RUN;
 use haypile_resp::{Args, Protocol, Reply};
 use scoped_tls_hkt::scoped_thread_local;
 
@@ -19,6 +20,12 @@ pub trait Server {
 
     /// Writes a line to the server's log.
     fn log(&mut self, level: LogLevel, text: &[u8]);
+
+    /// Is asked before something that may take long and cannot be interrupted, or that takes much memory.
+    ///
+    /// # Errors
+    /// The run ends here.
+    fn takes_long(&mut self) -> Result<(), Halted>;
 
     /// Is asked every few thousand instructions.
     ///
@@ -43,6 +50,17 @@ pub enum LogLevel {
     Verbose,
     Notice,
     Warning,
+}
+
+/// Asks the server of the running script before something that takes long.
+///
+/// # Errors
+/// The run ends here.
+pub(crate) fn ask_before_long() -> mlua::Result<()> {
+    if !SERVER.is_set() {
+        return Ok(());
+    }
+    SERVER.with(|server| server.takes_long()).map_err(|why| RUN.with(|run| run.halt(why)))
 }
 
 scoped_thread_local!(

@@ -11,6 +11,7 @@ struct Fake {
     /// Instructions, in some thousands, after which the run is ended.
     steps_max: Option<u32>,
     calls: u32,
+    asked: u32,
     steps: u32,
     logged: Vec<String>,
 }
@@ -48,6 +49,11 @@ impl Server for Fake {
         self.logged.push(format!("{level:?} {}", String::from_utf8_lossy(text)));
     }
 
+    fn takes_long(&mut self) -> Result<(), Halted> {
+        self.asked += 1;
+        Ok(())
+    }
+
     fn goes_on(&mut self) -> Result<(), Halted> {
         self.steps += 1;
         match self.steps_max {
@@ -63,7 +69,15 @@ fn interpreter() -> Interpreter {
 
 fn run_on(interpreter: &mut Interpreter, text: &[u8], server: &mut Fake) -> Outcome {
     let name = sha1_hex(text);
-    let run = Run { name: &name, text, shebang_bytes: 0, keys: &[b"key"], args: &[b"one", b"two"], seed: 9 };
+    let run = Run {
+        name: &name,
+        text,
+        shebang_bytes: 0,
+        keys: &[b"key"],
+        args: &[b"one", b"two"],
+        seed: 9,
+        memory_bytes: 16 << 20,
+    };
     interpreter.run(&run, server)
 }
 
@@ -222,7 +236,7 @@ fn errors_say_what_and_where() {
             "-ERR user_script:1: stack overflow script: SHA, on @user_script:1.",
         ),
         (
-            "return string.rep()",
+            "local x = string.rep()",
             "-ERR user_script:1: bad argument #1 to 'rep' (string expected, got no value) script: SHA, on @user_script:1.",
         ),
         (
@@ -341,4 +355,75 @@ fn globals_cannot_be_written_to() {
         ("return ('x'):upper()", "$1 X"),
         ("return tostring(_VERSION)", "$7 Lua 5.1"),
     ]);
+}
+
+#[test]
+fn the_server_is_asked_before_what_nothing_interrupts() {
+    let mut interpreter = interpreter();
+    let mut asks = |text: &str, expected: &str, asked: u32| {
+        let mut server = Fake::default();
+        let reply = shown(run_on(&mut interpreter, text.as_bytes(), &mut server), Protocol::Resp2);
+        assert_eq!((reply.as_str(), server.asked), (expected, asked), "{text}");
+    };
+    asks("return string.find('a short text', '(.-) (.-)$')", ":1", 0);
+    asks("return string.find(string.rep('a', 25), string.rep('a?', 25))", ":1", 1);
+    asks("return (('x'):rep(1200):match('^(.-)y'))", "$-1", 1);
+    asks("return #string.rep('x', 2e6)", ":2000000", 1);
+    asks("return #cjson.decode('\"' .. string.rep('x', 1e5) .. '\"')", ":100000", 1);
+    asks("return cmsgpack.unpack(cmsgpack.pack(string.rep('x', 10)))", "$10 xxxxxxxxxx", 0);
+    asks("return string.gsub('abc', 'b', '%1')", "$3 abc", 0);
+}
+
+#[test]
+fn functions_that_are_guarded_fail_as_their_own() {
+    const AT: &str = "script: SHA, on @user_script:1.";
+    for (text, expected) in [
+        ("local x = string.find('a', '%')", "-ERR user_script:1: malformed pattern (ends with '%') "),
+        (
+            "local x = string.find(nil, 'a')",
+            "-ERR user_script:1: bad argument #1 to 'find' (string expected, got nil) ",
+        ),
+        ("local x = ('a'):match()", "-ERR user_script:1: bad argument #2 to 'match' (string expected, got no value) "),
+        ("local x = string.rep('a')", "-ERR user_script:1: bad argument #2 to 'rep' (number expected, got no value) "),
+    ] {
+        check(&[(text, &format!("{expected}{AT}"))]);
+    }
+    check(&[
+        ("local ok, e = pcall(string.find, 'a', '%') return e", "$33 malformed pattern (ends with '%')"),
+        ("return {string.find('a.b', '.', 1, true)}", "*2 :2 :2"),
+        ("return {(string.gsub('hello', 'l', function(x) return x .. x end))}", "*1 $7 hellllo"),
+        ("local t = {} for w in string.gmatch('a b', '%a') do t[#t + 1] = w end return t", "*2 $1 a $1 b"),
+        ("return string.find(123, 2)", ":2"),
+    ]);
+}
+
+#[test]
+fn a_run_that_was_ended_stays_ended_whatever_a_script_catches() {
+    let mut interpreter = interpreter();
+    let mut ends = |text: &str, server: &mut Fake, expected: &str| {
+        assert_eq!(shown(run_on(&mut interpreter, text.as_bytes(), server), Protocol::Resp2), expected, "{text}");
+    };
+    let calls = || Fake { calls_max: Some(3), ..Fake::default() };
+    let steps = || Fake { steps_max: Some(5), ..Fake::default() };
+    for body in [
+        "redis.call('ping')",
+        "pcall(redis.call, 'ping')",
+        "xpcall(function() redis.call('ping') end, function() redis.call('ping') end)",
+        "coroutine.resume(coroutine.create(function() redis.call('ping') end))",
+        "load(function() redis.call('ping') end)",
+        "pcall(coroutine.wrap(function() redis.pcall('ping') end))",
+        "pcall(string.gsub, 'a', 'a', function() redis.call('ping') end)",
+        "pcall(table.sort, {1, 2}, function() redis.call('ping') end)",
+        "pcall(setmetatable({}, {__index = function() redis.call('ping') end}).x)",
+    ] {
+        ends(&format!("while true do {body} end"), &mut calls(), "Dropped");
+    }
+    for body in [
+        "",
+        "pcall(function() while true do end end)",
+        "local co = coroutine.wrap(function() while true do end end) co()",
+    ] {
+        ends(&format!("while true do {body} end"), &mut steps(), "Failed(\"ERR too long\")");
+    }
+    ends("return redis.call('ping')", &mut Fake::default(), "+PONG");
 }

@@ -138,6 +138,10 @@ impl Plan {
         if row.before != Before::Nothing {
             fill(&mut client, row.keys, row.value_bytes)?;
         }
+        if !row.first.is_empty() {
+            let reply = client.call(row.first)?;
+            ensure!(reply.error().is_none(), "{:?}: {reply}", row.first);
+        }
         if row.before == Before::FilledAndFlushed && !is_base {
             push_out_of_memtable(&mut client)?;
             self.load(row, server.port(), requests / 4)?;

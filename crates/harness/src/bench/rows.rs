@@ -30,6 +30,8 @@ pub struct Row {
     pub writes: bool,
     /// The most that our CPU time per request may be over that of redis-server.
     pub target: f64,
+    /// A command that each server runs before the load; none if empty.
+    pub first: &'static [&'static str],
     /// Directives of our server for this row alone.
     pub directives: &'static str,
 }
@@ -38,6 +40,9 @@ pub struct Row {
 pub const FLUSHES_MIN: u64 = 3;
 
 const RANDOM_KEY: &str = "key:__rand_int__";
+
+/// A script that is as short as most are.
+const GET_SCRIPT: &str = "return redis.call('get', KEYS[1])";
 
 /// GET over keys that are in memory.
 const HOT: Row = Row {
@@ -51,6 +56,7 @@ const HOT: Row = Row {
     before: Before::Filled,
     writes: false,
     target: 0.75,
+    first: &[],
     directives: "",
 };
 
@@ -90,6 +96,55 @@ pub const ROWS: &[Row] = &[
     },
     Row { id: "get-p1", title: "GET, hot, pipeline 1", pipeline: 1, requests: 400_000, target: 1.0, ..HOT },
     Row { id: "set-p1", title: "SET, pipeline 1", pipeline: 1, requests: 400_000, target: 1.0, ..WRITE },
+    Row {
+        id: "eval-get",
+        title: "EVAL of a GET, pipeline 16",
+        load: &["EVAL", GET_SCRIPT, "1", RANDOM_KEY],
+        requests: 500_000,
+        target: 1.2,
+        ..HOT
+    },
+    Row {
+        id: "evalsha-get",
+        title: "EVALSHA of a GET, pipeline 16",
+        load: &["EVALSHA", "4e6d8fc8bb01276962cce5371fa795a7763657ae", "1", RANDOM_KEY],
+        first: &["SCRIPT", "LOAD", GET_SCRIPT],
+        requests: 500_000,
+        target: 1.2,
+        ..HOT
+    },
+    Row {
+        id: "evalsha-get-p1",
+        title: "EVALSHA of a GET, pipeline 1",
+        load: &["EVALSHA", "4e6d8fc8bb01276962cce5371fa795a7763657ae", "1", RANDOM_KEY],
+        first: &["SCRIPT", "LOAD", GET_SCRIPT],
+        pipeline: 1,
+        requests: 200_000,
+        target: 1.2,
+        ..HOT
+    },
+    Row {
+        id: "eval-get-set",
+        title: "EVAL of a GET and a SET, pipeline 16",
+        load: &[
+            "EVAL",
+            "redis.call('get', KEYS[1]) return redis.call('set', KEYS[1], ARGV[1])",
+            "1",
+            RANDOM_KEY,
+            "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ],
+        requests: 500_000,
+        target: 1.2,
+        ..WRITE
+    },
+    Row {
+        id: "eval-incrs",
+        title: "EVAL of ten INCRs, pipeline 16",
+        load: &["EVAL", "for i = 1, 10 do redis.call('incr', KEYS[1]) end", "1", RANDOM_KEY],
+        requests: 200_000,
+        target: 1.2,
+        ..WRITE
+    },
     Row {
         id: "set-10k",
         title: "SET of 10 KB, pipeline 1",

@@ -1,6 +1,6 @@
 //! `cmsgpack`: MessagePack as of the library lua-cmsgpack 0.4.
 
-use super::{number_argument, string_argument};
+use super::{ask_before_parsing, number_argument, string_argument};
 use crate::failure;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
@@ -125,6 +125,7 @@ fn collection_head(to: &mut Vec<u8>, short: u8, long: u8, count: u32) {
 
 fn unpack(lua: &Lua, args: MultiValue) -> Result<MultiValue> {
     let text = string_argument(lua, &args, 1, "unpack")?;
+    ask_before_parsing(&text)?;
     let (values, _) = read(lua, &text.as_bytes(), 0, usize::MAX)?;
     Ok(values.into_iter().collect())
 }
@@ -143,6 +144,7 @@ fn unpack_limit(lua: &Lua, args: MultiValue) -> Result<MultiValue> {
 /// Reads up to `limit` values from an offset on: where the next one begins, -1 if there is none, and the values.
 fn from_offset(lua: &Lua, args: &MultiValue, function: &str, offset: i64, limit: i64) -> Result<MultiValue> {
     let text = string_argument(lua, args, 1, function)?;
+    ask_before_parsing(&text)?;
     let text = text.as_bytes();
     let (Ok(start), Ok(limit)) = (usize::try_from(offset), usize::try_from(limit)) else {
         let len = text.len();

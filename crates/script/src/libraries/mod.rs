@@ -7,6 +7,7 @@ pub(crate) mod random;
 pub(crate) mod structs;
 
 use crate::failure;
+use crate::server::ask_before_long;
 use mlua::{Lua, MultiValue, Result, Value};
 
 /// Argument `number`, counted from 1, as a number: Lua takes a string that reads as one.
@@ -45,6 +46,16 @@ pub(crate) fn string_argument(lua: &Lua, args: &MultiValue, number: usize, funct
 pub(crate) fn wrong_type(lua: &Lua, args: &MultiValue, number: usize, function: &str, expected: &str) -> mlua::Error {
     let got = args.get(number - 1).map_or("no value", type_name);
     failure::argument(lua, number, function, &format!("{expected} expected, got {got}"))
+}
+
+/// Asks the server before much is parsed, which nothing interrupts.
+///
+/// # Errors
+/// The run ends here.
+pub(crate) fn ask_before_parsing(text: &mlua::LuaString) -> Result<()> {
+    /// Bytes that are parsed in about a millisecond.
+    const BYTES_MAX: usize = 64 << 10;
+    if text.as_bytes().len() > BYTES_MAX { ask_before_long() } else { Ok(()) }
 }
 
 /// The name that Lua gives a value's type.

@@ -48,7 +48,19 @@ pub(crate) struct Called {
 
 impl Called {
     pub fn new(statistics: &Statistics, entry: &Entry, args: Args<'_>, reply: &Reply, started: Moment) -> Called {
-        let ns = statistics.clock.ns(started, statistics.clock.now());
+        Called::between(statistics, entry, args, reply, started, statistics.clock.now())
+    }
+
+    /// As `new`, for a command that ended at this moment.
+    pub fn between(
+        statistics: &Statistics,
+        entry: &Entry,
+        args: Args<'_>,
+        reply: &Reply,
+        started: Moment,
+        ended: Moment,
+    ) -> Called {
+        let ns = statistics.clock.ns(started, ended);
         let shown = statistics.is_slow(ns).then(|| Shown::new(entry, args));
         Called { command: entry.id, calls: 1, ns, failed: Errors::kind(reply).map(Box::from), shown }
     }

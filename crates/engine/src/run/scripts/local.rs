@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 /// Bytes that an interpreter takes at most.
-const MEMORY_BYTES: usize = 64 << 20;
+const MEMORY_BYTES: usize = 80 << 20;
 
 /// The interpreter of a thread.
 struct Local {

@@ -22,6 +22,10 @@ use haypile_script::{Halted, Outcome, Run};
 use haypile_store::{Lacking, Mode, Stop, Txn, WritePressure};
 use std::sync::Arc;
 
+/// Bytes that a run takes at most: on an event loop, and elsewhere. One that needs more leaves the event loop.
+const MEMORY_BYTES_ON_LOOP: usize = 4 << 20;
+const MEMORY_BYTES: usize = 64 << 20;
+
 /// What a run of scripts has found out about the keys that it needs.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -68,6 +72,7 @@ pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>)
         keys: &keys,
         args: &values,
         seed,
+        memory_bytes: if part.mode == Mode::Disk { MEMORY_BYTES } else { MEMORY_BYTES_ON_LOOP },
     };
     let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
     let own = State { protocol: Protocol::Resp2, ..state.clone() };

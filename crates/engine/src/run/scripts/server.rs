@@ -2,7 +2,7 @@
 
 use crate::clients::checks::MONITORED;
 use crate::clients::session::State;
-use crate::clients::statistics::Called;
+use crate::clients::statistics::{Called, Moment};
 use crate::run::engine::Engine;
 use crate::run::execute::pressure;
 use crate::run::host::SessionHost;
@@ -14,7 +14,8 @@ use haypile_commands::script::asks_to_wait;
 use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
 use haypile_resp::{self as resp, Protocol, Reply};
 use haypile_script::{Halted, LogLevel, Server};
-use haypile_store::{Lacking, Mode, Stop, Txn, WritePressure};
+use haypile_store::{Key, Lacking, Mode, Stop, Txn, WritePressure};
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ const ON_LOOP_MAX: Duration = Duration::from_millis(1);
 /// Questions whether the run goes on, some thousand instructions each, after which a dry run has found enough.
 const DRY_STEPS_MAX: u32 = 1000;
 
+/// Bytes of replies that a script gets on an event loop.
+const REPLY_BYTES_MAX: usize = 1 << 20;
+
 /// Calls between two looks at the clock.
 const CALLS_PER_LOOK: u32 = 32;
 
@@ -32,6 +36,9 @@ const CALLED_MAX: usize = 1000;
 
 /// Calls of a script that clients in MONITOR are shown.
 const LINES_MAX: usize = 1000;
+
+/// The keys of a call, each with the position of its argument.
+type Keys<'a> = SmallVec<[(usize, Key<'a>); 2]>;
 
 /// The server of one run of a script.
 pub(super) struct ScriptServer<'a, 'r, 's> {
@@ -50,7 +57,13 @@ pub(super) struct ScriptServer<'a, 'r, 's> {
     stop: Option<Stop>,
     started: Instant,
     calls: u32,
+    /// Calls that write and were permitted.
+    writes: u32,
+    /// When the call before ended.
+    ended: Moment,
     steps: u32,
+    /// Bytes of replies.
+    bytes: usize,
 }
 
 impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
@@ -82,7 +95,10 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
             stop: None,
             started,
             calls: 0,
+            writes: 0,
+            ended: engine.statistics.clock.now(),
             steps: 0,
+            bytes: 0,
         }
     }
 
@@ -96,7 +112,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
     }
 
     /// Looks whether a script may call a command.
-    fn permit(&self, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
+    fn permit(&mut self, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
         let flags = entry.flags;
         let is_runnable =
             !matches!(entry.command.body, Body::Engine(_) | Body::Container | Body::Migrate(_) | Body::Script(_));
@@ -110,17 +126,25 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
             let name = String::from_utf8_lossy(args.get(0));
             return Err(Error::text(format!("ERR {name} command is not allowed with BLOCK option from scripts")));
         }
-        if flags.has(Flag::Write)
-            && let Some(store) = self.engine.store()
-            && let WritePressure::Stop(why) = pressure(&store, flags.has(Flag::Denyoom))
-        {
-            return Err(Error::text(refusal(&why)));
+        if flags.has(Flag::Write) && self.writes.is_multiple_of(CALLS_PER_LOOK) {
+            self.look_at_pressure(flags.has(Flag::Denyoom))?;
         }
+        self.writes += u32::from(flags.has(Flag::Write));
         Ok(())
     }
 
-    /// Makes sure that a call's keys are locked, or notes them in a dry run.
-    fn claim(&mut self, entry: &Entry, args: Args<'_>) -> Result<(), Stop> {
+    /// Looks whether the store takes writes.
+    #[cold]
+    fn look_at_pressure(&self, grows: bool) -> Result<(), Error> {
+        let Some(store) = self.engine.store() else { return Ok(()) };
+        match pressure(&store, grows) {
+            WritePressure::Stop(why) => Err(Error::text(refusal(&why))),
+            WritePressure::Slow(_) | WritePressure::Go => Ok(()),
+        }
+    }
+
+    /// Makes sure that a call's keys are locked, or notes them in a dry run. Returns the keys.
+    fn claim<'b>(&mut self, entry: &Entry, args: Args<'b>) -> Result<Keys<'b>, Stop> {
         let command = entry.command;
         if command.access == Access::Exclusive && !self.is_exclusive {
             self.found.alone = true;
@@ -128,15 +152,17 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
                 return Err(Stop::NeedsLocks);
             }
         }
+        let mut keys = Keys::new();
         for (at, spec) in command.keys(args) {
-            let (hash, exclusive) = (self.txn.key(args.get(at)).hash, command.changes(spec));
+            let (key, exclusive) = (self.txn.key(args.get(at)), command.changes(spec));
             if self.txn.is_dry_run() {
-                self.found.keys.push(Lacking { hash, exclusive });
+                self.found.keys.push(Lacking { hash: key.hash, exclusive });
             } else {
-                self.txn.claim(std::iter::once(hash), exclusive)?;
+                self.txn.claim(std::iter::once(key.hash), exclusive)?;
             }
+            keys.push((at, key));
         }
-        Ok(())
+        Ok(keys)
     }
 
     /// Runs a command.
@@ -145,25 +171,27 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
     /// `Error::Stop`: the transaction cannot go on. Any other error is the command's reply.
     fn command(&mut self, entry: &Entry, args: resp::Args<'_>) -> Result<Reply, Error> {
         self.permit(entry, Args::from(args))?;
-        self.claim(entry, Args::from(args))?;
+        let keys = self.claim(entry, Args::from(args))?;
+        let args = Args::with_keys(args, &keys);
         let may_wait = self.mode == Mode::Disk;
         let (engine, session, state) = (self.engine, self.session, &mut self.state);
         let mut host = SessionHost { engine, session, state, txn: Some(&mut *self.txn), may_wait };
-        let reply = call(&mut host, entry, Args::from(args)).and_then(|answer| host.note(answer))?;
-        if reply.has_stream() && !may_wait {
-            return Err(Error::Stop(Stop::Long));
+        let reply = call(&mut host, entry, args).and_then(|answer| host.note(answer))?;
+        if !may_wait {
+            self.bytes += reply.weight().held_bytes;
+            if reply.has_stream() || self.bytes > REPLY_BYTES_MAX {
+                return Err(Error::Stop(Stop::Long));
+            }
         }
         Ok(reply)
     }
 
-    fn count(
-        &mut self,
-        entry: &Entry,
-        args: resp::Args<'_>,
-        reply: &Reply,
-        started: crate::clients::statistics::Moment,
-    ) {
-        let called = Called::new(&self.engine.statistics, entry, args, reply, started);
+    /// Counts a call that has ended. The time that the script itself has taken since the one before counts, too: a second
+    /// look at the clock would cost more than most of it.
+    fn count(&mut self, entry: &Entry, args: resp::Args<'_>, reply: &Reply) {
+        let statistics = &self.engine.statistics;
+        let started = std::mem::replace(&mut self.ended, statistics.clock.now());
+        let called = Called::between(statistics, entry, args, reply, started, self.ended);
         let is_plain = called.failed.is_none() && called.shown.is_none();
         let is_same = |other: &Called| other.command == entry.id && other.failed.is_none() && other.shown.is_none();
         let last = self.called.len().checked_sub(1);
@@ -196,7 +224,6 @@ impl Server for ScriptServer<'_, '_, '_> {
             }
             Err(_) => return Ok(Reply::error("ERR Unknown Redis command called from script")),
         };
-        let started = engine.statistics.clock.now();
         let reply = match self.command(entry, args) {
             Err(Error::Stop(stop)) => return Err(self.halt(stop)),
             reply => reply.unwrap_or_else(Error::into_reply),
@@ -207,7 +234,7 @@ impl Server for ScriptServer<'_, '_, '_> {
         {
             running.script.has_written.store(true, Ordering::Release);
         }
-        self.count(entry, args, &reply, started);
+        self.count(entry, args, &reply);
         if engine.checks.bits() & MONITORED != 0 && self.found.lines.len() < LINES_MAX && is_shown(entry) {
             self.found.lines.push(line(self.txn.database(), "lua", entry, args));
         }
@@ -234,6 +261,10 @@ impl Server for ScriptServer<'_, '_, '_> {
             LogLevel::Notice => tracing::info!("a script: {text}"),
             LogLevel::Warning => tracing::warn!("a script: {text}"),
         }
+    }
+
+    fn takes_long(&mut self) -> Result<(), Halted> {
+        if self.mode == Mode::Disk { Ok(()) } else { Err(self.halt(Stop::Long)) }
     }
 
     fn goes_on(&mut self) -> Result<(), Halted> {

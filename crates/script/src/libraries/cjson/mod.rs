@@ -4,7 +4,7 @@ mod decode;
 mod encode;
 mod settings;
 
-use super::string_argument;
+use super::{ask_before_parsing, string_argument};
 use crate::failure;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use settings::Settings;
@@ -35,6 +35,7 @@ fn with_settings(lua: &Lua, settings: &Shared) -> Result<Table> {
     let decode = move |lua: &Lua, args: MultiValue| {
         expect_one(lua, &args, "decode")?;
         let text = string_argument(lua, &args, 1, "decode")?;
+        ask_before_parsing(&text)?;
         decode::decode(lua, &own.borrow(), &text.as_bytes())
     };
     library.raw_set("decode", lua.create_function(decode)?)?;
