@@ -1,5 +1,5 @@
-//! `redis.call`, `redis.pcall` and the frame around a script as plain C functions: the one place of the crate with unsafe
-//! code.
+//! `redis.call`, `redis.pcall` and the frame around a script as plain C functions: the one place of the crate with
+//! unsafe code.
 //!
 //! Through mlua a call costs some 4000 instructions, most of them for handles on the arguments and the reply, and a
 //! script is mostly calls. Here arguments are copied from Lua's stack and a short reply is pushed onto it. Anything
@@ -9,8 +9,8 @@
 //! dropped; what a call needs is in the thread's [`RunState`].
 #![allow(unsafe_code)]
 
-use crate::redis::{RUN, RunState, Shown, Strings};
 use crate::server::SERVER;
+use crate::state::{RUN, RunState, Shown, Strings};
 use haypile_resp::{Args, Protocol, Reply, number};
 use mlua::ffi::{
     LUA_REGISTRYINDEX, LUA_TNUMBER, LUA_TSTRING, lua_State, lua_call, lua_createtable, lua_getfield, lua_gettop,
@@ -27,8 +27,8 @@ const FINISH: &CStr = c"haypile.finish";
 /// The name of the real table of globals in Lua's registry.
 const GLOBALS: &CStr = c"haypile.globals";
 
-/// Makes the function around a script: it takes a chunk and an error handler, sets KEYS and ARGV in `globals` to what the
-/// thread's [`RunState`] says, runs the chunk, and returns whether it has come to its end, and its value or error.
+/// Makes the function around a script: it takes a chunk and an error handler, sets KEYS and ARGV in `globals` to what
+/// the thread's [`RunState`] says, runs the chunk, and returns whether it has come to its end, and its value or error.
 pub(crate) fn runner(lua: &Lua, globals: &Table) -> Result<Function> {
     lua.set_named_registry_value(GLOBALS.to_str().expect("it is ASCII"), globals)?;
     // SAFETY: as in `functions`.
@@ -139,8 +139,8 @@ unsafe fn prepare(state: *mut lua_State) -> Shown {
 unsafe fn fill(state: *mut lua_State, run: &RunState) -> std::result::Result<(), &'static str> {
     let mut arguments = run.arguments.borrow_mut();
     arguments.clear();
-    // SAFETY: each index is that of an argument. `lua_tolstring` of a string converts nothing and so raises nothing; its
-    // bytes stay where they are as long as the string is on the stack.
+    // SAFETY: each index is that of an argument. `lua_tolstring` of a string converts nothing and so raises nothing;
+    // its bytes stay where they are as long as the string is on the stack.
     unsafe {
         let count = lua_gettop(state);
         if count == 0 {

@@ -16,6 +16,7 @@ mod memory;
 mod redis;
 mod sandbox;
 mod shebang;
+mod state;
 mod to_lua;
 mod to_reply;
 

@@ -1,121 +1,12 @@
 //! The table `redis` of scripts.
 
-use crate::failure::{self, Raised};
+use crate::failure;
 use crate::memory::Unbounded;
-use crate::server::{Halted, LogLevel, SERVER};
+use crate::server::{LogLevel, SERVER};
+use crate::state::{Arguments, RUN};
 use crate::{sha1_hex, to_lua};
 use haypile_resp::{Args, Protocol, Reply, number};
 use mlua::{IntoLua, Lua, MultiValue, Result, Table, Value};
-use std::any::Any;
-use std::cell::{Cell, RefCell};
-use std::ops::Range;
-
-thread_local! {
-    /// The state of the run on this thread: one at a time.
-    pub(crate) static RUN: RunState = RunState::default();
-}
-
-/// The state of a run that its functions share.
-#[derive(Default)]
-pub(crate) struct RunState {
-    /// The protocol in which the script sees replies.
-    pub protocol: Cell<Protocol>,
-    /// Why the run has ended, once its server has said so.
-    pub halted: RefCell<Option<Halted>>,
-    /// The arguments of the call under way.
-    pub arguments: RefCell<Arguments>,
-    /// The reply of the call under way.
-    pub reply: RefCell<Option<Reply>>,
-    /// The panic of a call, which ends the run and goes on behind it.
-    pub panic: RefCell<Option<Box<dyn Any + Send>>>,
-    /// KEYS and ARGV of the run.
-    pub inputs: Cell<(Strings, Strings)>,
-}
-
-/// Strings that live as long as a run, of which only `call` reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Strings {
-    pub at: *const &'static [u8],
-    pub len: usize,
-}
-
-impl Default for Strings {
-    fn default() -> Strings {
-        Strings::of(&[])
-    }
-}
-
-impl Strings {
-    pub fn of(strings: &[&[u8]]) -> Strings {
-        Strings { at: strings.as_ptr().cast(), len: strings.len() }
-    }
-}
-
-/// A reply as it is pushed onto Lua's stack.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown {
-    /// Bytes of the reply in the run's state.
-    Bytes {
-        at: *const u8,
-        len: usize,
-    },
-    Number(f64),
-    Boolean(bool),
-    Nil,
-    /// Nothing so simple.
-    Other,
-}
-
-/// Arguments of a call, in memory that stays from call to call.
-#[derive(Default)]
-pub(crate) struct Arguments {
-    pub bytes: Vec<u8>,
-    pub ranges: Vec<Range<u32>>,
-}
-
-/// Bytes of arguments that are kept room for between calls.
-const ARGUMENT_BYTES_KEPT: usize = 64 << 10;
-
-impl RunState {
-    pub fn reset(&self) {
-        self.protocol.set(Protocol::Resp2);
-        *self.halted.borrow_mut() = None;
-        *self.reply.borrow_mut() = None;
-    }
-
-    /// Notes that the run has ended.
-    pub fn halt(&self, why: Halted) -> mlua::Error {
-        *self.halted.borrow_mut() = Some(why);
-        Raised::Halted.into()
-    }
-
-    /// # Errors
-    /// The run has ended.
-    pub fn goes_on(&self) -> Result<()> {
-        match self.halted.borrow().is_some() || self.panic.borrow().is_some() {
-            true => Err(Raised::Halted.into()),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Arguments {
-    pub fn clear(&mut self) {
-        if self.bytes.capacity() > ARGUMENT_BYTES_KEPT {
-            *self = Arguments::default();
-        }
-        self.bytes.clear();
-        self.ranges.clear();
-    }
-
-    /// Ends an argument, which the bytes since the last one are.
-    pub fn end(&mut self) -> std::result::Result<(), &'static str> {
-        let start = self.ranges.last().map_or(0, |last| last.end);
-        let end = u32::try_from(self.bytes.len()).map_err(|_| "ERR the arguments are longer than 4 GB")?;
-        self.ranges.push(start..end);
-        Ok(())
-    }
-}
 
 /// Makes the table.
 pub(crate) fn library(lua: &Lua, version: &str) -> Result<Table> {
@@ -234,7 +125,7 @@ fn set_protocol(lua: &Lua, args: MultiValue) -> Result<()> {
     Ok(())
 }
 
-/// What is replicated is decided by what a script changes: the flags are looked at, and have no effect.
+/// Looks at the flags, which have no effect: what a script changes decides what is replicated.
 fn set_replication(lua: &Lua, args: MultiValue) -> Result<()> {
     let (1, Some(flags)) = (args.len(), args.front()) else {
         return Err(failure::command("ERR redis.set_repl() requires two arguments."));

@@ -6,8 +6,7 @@
 use crate::failure::{self, OWN_CHUNK, Raised};
 use crate::libraries::random::Random;
 use crate::libraries::type_name;
-use crate::redis::RUN;
-use crate::server::ask_before_long;
+use crate::state::{RUN, ask_before_long};
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -67,8 +66,8 @@ fn add_refusals(lua: &Lua, host: &Table) -> Result<()> {
     host.raw_set("no_table", lua.create_function(no_table)?)
 }
 
-/// What a script sees of an error that it has caught: the value that Redis would have raised. The end of a run is
-/// raised again.
+/// Adds the functions that turn an error that a script has caught into the value that Redis would have raised. The end
+/// of a run is raised again.
 fn add_caught(lua: &Lua, host: &Table) -> Result<()> {
     host.raw_set("caught", lua.create_function(|lua, value: Value| caught(lua, value))?)?;
     // Redis's pcall shows the text of an error that is a table.
@@ -103,7 +102,7 @@ fn caught(lua: &Lua, value: Value) -> Result<Value> {
     }
 }
 
-/// What is asked before functions of Lua's own that nothing interrupts.
+/// Adds the questions before functions of Lua's own that nothing interrupts.
 fn add_guards(lua: &Lua, host: &Table) -> Result<()> {
     host.raw_set("before_long", lua.create_function(|_, ()| ask_before_long())?)?;
     // A class in brackets counts its characters, too: more are asked for than need be.

@@ -1,6 +1,5 @@
-//! What a script may ask of the server that runs it.
+//! The server of a script, as the trait of what a script may ask.
 
-use crate::redis::RUN;
 use haypile_resp::{Args, Protocol, Reply};
 use scoped_tls_hkt::scoped_thread_local;
 
@@ -50,17 +49,6 @@ pub enum LogLevel {
     Verbose,
     Notice,
     Warning,
-}
-
-/// Asks the server of the running script before something that takes long.
-///
-/// # Errors
-/// The run ends here.
-pub(crate) fn ask_before_long() -> mlua::Result<()> {
-    if !SERVER.is_set() {
-        return Ok(());
-    }
-    SERVER.with(|server| server.takes_long()).map_err(|why| RUN.with(|run| run.halt(why)))
 }
 
 scoped_thread_local!(

@@ -35,7 +35,7 @@ impl Flags {
     }
 }
 
-/// What the first line of a script says.
+/// The first line of a script as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shebang {
     /// Nothing where there is no such line: the script then has no flags, and may do what scripts could before there

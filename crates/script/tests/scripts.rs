@@ -1,4 +1,4 @@
-//! What scripts answer, as redis-server 7.0 answers them: each row is a script and its reply.
+//! Replies of scripts, as redis-server 7.0 gives them: each row is a script and its reply.
 
 use haypile_resp::{Args, Protocol, Reply};
 use haypile_script::{Bounds, Halted, Interpreter, LogLevel, Outcome, Run, Server, sha1_hex};

@@ -278,5 +278,6 @@ fn on_a_replica_scripts_read_and_what_they_wrote_on_the_master_arrives_whole() {
     let reply = eval(&mut reader, "#!lua\nreturn 1", &["k"], &[]);
     assert_eq!(reply, "-READONLY Can not run script with write flag on readonly replica.\r\n");
     assert_eq!(eval(&mut reader, "#!lua flags=no-writes\nreturn 1", &["k"], &[]), ":1\r\n");
-    (replica.stop(), master.stop());
+    replica.stop();
+    master.stop();
 }

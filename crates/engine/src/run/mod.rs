@@ -11,6 +11,8 @@ pub(crate) mod movers;
 pub(crate) mod multi;
 pub(crate) mod protocol;
 pub(crate) mod reply;
+pub(crate) mod script;
+pub(crate) mod script_server;
 pub(crate) mod scripts;
 pub(crate) mod serving;
 pub(crate) mod short;

@@ -13,7 +13,7 @@ use crate::run::host::SessionHost;
 use crate::run::monitor;
 use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::reply::discarded;
-use crate::run::scripts::{self, Found, Part};
+use crate::run::script::{self, Found, Part};
 use crate::run::serving::{Place, Service};
 use haypile_commands::{self as commands, Access, Args, Body, Command, CommandId, Entry, Error, Flag, Table, Tried};
 use haypile_log::Index;
@@ -45,7 +45,7 @@ pub(crate) struct Ran {
     pub waiter: Option<Arc<Waiter>>,
     /// Keys whose locks it lacked; of a dry run, those of the calls of its scripts.
     pub missing: Vec<Lacking>,
-    /// It can only run while nothing else does.
+    /// Whether the run has to be an exclusive one.
     pub alone: bool,
 }
 
@@ -193,7 +193,7 @@ impl Work {
                     let (mode, is_exclusive) = (call.mode, matches!(place, Place::Exclusive { .. }));
                     let (txn, called, found) = (&mut txn, &mut called, &mut found);
                     let part = Part { engine, txn, session, state, mode, is_exclusive, called, found };
-                    scripts::run(part, entry, *by, Args::from(args.as_args()))
+                    script::run(part, entry, *by, Args::from(args.as_args()))
                 }
                 entry => {
                     let may_wait = call.mode == Mode::Disk;
@@ -280,7 +280,7 @@ impl Block {
             let args = Args::from(queued.args.as_args());
             let answer = if let Body::Script(by) = entry.command.body {
                 let (txn, state, called, found) = (&mut *txn, &mut *state, &mut *called, &mut *found);
-                scripts::run(Part { engine, txn, session, state, mode, is_exclusive, called, found }, entry, by, args)
+                script::run(Part { engine, txn, session, state, mode, is_exclusive, called, found }, entry, by, args)
             } else {
                 let txn = Some(&mut *txn);
                 let mut host = SessionHost { engine, session, state, txn, may_wait: mode == Mode::Disk };

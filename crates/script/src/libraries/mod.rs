@@ -7,7 +7,7 @@ pub(crate) mod random;
 pub(crate) mod structs;
 
 use crate::failure;
-use crate::server::ask_before_long;
+use crate::state::ask_before_long;
 use mlua::{Lua, MultiValue, Result, Value};
 
 /// Argument `number`, counted from 1, as a number: Lua takes a string that reads as one.

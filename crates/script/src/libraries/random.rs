@@ -1,5 +1,5 @@
-//! `math.random` and `math.randomseed`: the generator of POSIX's lrand48, so that a seed gives the numbers that it gives
-//! in Redis.
+//! `math.random` and `math.randomseed`: the generator of POSIX's lrand48, so that a seed gives the numbers that it
+//! gives in Redis.
 
 use super::number_argument;
 use crate::failure;

@@ -14,7 +14,7 @@ impl Scripts for SessionHost<'_, '_> {
     fn check_script(&self, text: &[u8]) -> Result<String> {
         let shebang = Shebang::of_script(text).map_err(Error::Quoting)?;
         let name = sha1_hex(text);
-        let compiled = local::with(self.engine, |interpreter| interpreter.compile(&name, text, shebang.bytes));
+        let compiled = local::with(&self.engine.scripts, |interpreter| interpreter.compile(&name, text, shebang.bytes));
         compiled.map_err(|why| Error::text(format!("ERR Error compiling script (new function): {why}")))?;
         Ok(name)
     }

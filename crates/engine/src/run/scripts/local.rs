@@ -1,6 +1,6 @@
 //! The interpreter of each thread that has run a script.
 
-use crate::run::engine::Engine;
+use crate::run::scripts::cache::Scripts;
 use haypile_commands::REDIS_VERSION;
 use haypile_script::{Bounds, Interpreter};
 use std::cell::RefCell;
@@ -23,9 +23,9 @@ thread_local! {
 }
 
 /// Runs something on this thread's interpreter.
-pub(crate) fn with<R>(engine: &Engine, run: impl FnOnce(&mut Interpreter) -> R) -> R {
+pub(crate) fn with<R>(scripts: &Scripts, run: impl FnOnce(&mut Interpreter) -> R) -> R {
     LOCAL.with_borrow_mut(|local| {
-        let flushes = engine.scripts.flushes();
+        let flushes = scripts.flushes();
         let local = local.get_or_insert_with(|| {
             let bounds = Bounds { memory_bytes: MEMORY_BYTES };
             let interpreter = Interpreter::new(REDIS_VERSION, bounds).expect("an interpreter takes some kilobytes");
@@ -41,7 +41,7 @@ pub(crate) fn with<R>(engine: &Engine, run: impl FnOnce(&mut Interpreter) -> R) 
             local.interpreter = Interpreter::new(REDIS_VERSION, bounds).expect("an interpreter takes some kilobytes");
         }
         let bytes = local.interpreter.memory_bytes();
-        let all = &engine.scripts.interpreter_bytes;
+        let all = &scripts.interpreter_bytes;
         match bytes >= local.counted {
             true => all.fetch_add(bytes - local.counted, Ordering::Relaxed),
             false => all.fetch_sub(local.counted - bytes, Ordering::Relaxed),

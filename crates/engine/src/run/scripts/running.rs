@@ -11,9 +11,9 @@ pub(crate) struct Running(Mutex<Vec<Arc<RunningScript>>>);
 
 /// A script that runs.
 pub(crate) struct RunningScript {
-    /// It has changed something.
+    /// Whether the script has changed something.
     pub has_written: AtomicBool,
-    /// It is to end.
+    /// Whether the script is to end.
     pub is_killed: AtomicBool,
 }
 

@@ -166,7 +166,8 @@ impl Party {
     }
 
     /// Reads until every connection has answered or is blocked (`must_answer` has to answer), until those that were
-    /// killed, if any may have been, are closed here too, and until all that is expected has come, as long as it may come.
+    /// killed, if any may have been, are closed here too, and until all that is expected has come, as long as it may
+    /// come.
     fn settle(
         &mut self,
         must_answer: Option<usize>,

@@ -4,7 +4,7 @@ use super::Shared;
 use crate::failure;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-/// What becomes of numbers that JSON does not have.
+/// The ways to write and read numbers that JSON does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
     Refused,

@@ -1,4 +1,4 @@
-//! What a running script asks of the server: its calls are commands of the transaction that it is part of.
+//! The server of a running script: its calls are commands of the transaction that it is part of.
 
 use crate::clients::checks::MONITORED;
 use crate::clients::session::State;
@@ -7,8 +7,8 @@ use crate::run::engine::Engine;
 use crate::run::execute::pressure;
 use crate::run::host::SessionHost;
 use crate::run::monitor::{is_shown, line};
+use crate::run::script::{Found, halted};
 use crate::run::scripts::running::Place;
-use crate::run::scripts::{Found, halted};
 use haypile_commands::error::refusal;
 use haypile_commands::script::asks_to_wait;
 use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
@@ -41,7 +41,7 @@ const LINES_MAX: usize = 1000;
 type Keys<'a> = SmallVec<[(usize, Key<'a>); 2]>;
 
 /// The server of one run of a script.
-pub(super) struct ScriptServer<'a, 'r, 's> {
+pub(crate) struct ScriptServer<'a, 'r, 's> {
     engine: &'a Engine,
     txn: &'r mut Txn<'s>,
     session: u64,
@@ -186,8 +186,8 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         Ok(reply)
     }
 
-    /// Counts a call that has ended. The time that the script itself has taken since the one before counts, too: a second
-    /// look at the clock would cost more than most of it.
+    /// Counts a call that has ended. The time that the script itself has taken since the call before counts, too: a
+    /// second look at the clock would cost more than most of it.
     fn count(&mut self, entry: &Entry, args: resp::Args<'_>, reply: &Reply) {
         let statistics = &self.engine.statistics;
         let started = std::mem::replace(&mut self.ended, statistics.clock.now());

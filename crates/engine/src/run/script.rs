@@ -1,0 +1,129 @@
+//! A script as part of a transaction.
+//!
+//! A script is one transaction, as a block is: what it has written stands as a whole, also where an error ends it, as
+//! in Redis. Each call of a script is a command (`script_server`), which needs its keys' locks like any other; a run
+//! that lacks one is dropped and begun again, with the same random numbers. Texts and interpreters are in `scripts`.
+
+use crate::clients::session::State;
+use crate::clients::statistics::Called;
+use crate::run::engine::Engine;
+use crate::run::script_server::ScriptServer;
+use crate::run::scripts::cache::Script;
+use crate::run::scripts::local;
+use haypile_commands::error::refusal;
+use haypile_commands::table::Script as By;
+use haypile_commands::{Access, Args, Entry, Error};
+use haypile_resp::{Protocol, Reply};
+use haypile_script::{Halted, Outcome, Run};
+use haypile_store::{Lacking, Mode, Stop, Txn, WritePressure};
+use std::sync::Arc;
+
+/// Bytes that a run takes at most: on an event loop, and elsewhere. One that needs more leaves the event loop.
+const MEMORY_BYTES_ON_LOOP: usize = 4 << 20;
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// The facts that a run of scripts has found out.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The keys of all calls of a dry run.
+    pub keys: Vec<Lacking>,
+    /// A call can only run while nothing else does.
+    pub alone: bool,
+    /// The lines that clients in MONITOR are shown when the run has taken effect.
+    pub lines: Vec<Vec<u8>>,
+}
+
+/// The run that a script is part of.
+pub(crate) struct Part<'a, 'r, 's> {
+    pub engine: &'a Engine,
+    pub txn: &'r mut Txn<'s>,
+    pub session: u64,
+    /// The client's state, of which only the acts of the script's calls change.
+    pub state: &'r mut State,
+    pub mode: Mode,
+    /// Nothing else runs.
+    pub is_exclusive: bool,
+    pub called: &'r mut Vec<Called>,
+    pub found: &'r mut Found,
+}
+
+/// Runs the script that a command names.
+///
+/// # Errors
+/// `Error::Stop`: the transaction as a whole cannot go on. Any other error is the reply, and nothing has run.
+pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>) -> Result<Reply, Error> {
+    let keys_end = haypile_commands::script::keys_end(args)?;
+    let script = match by {
+        By::Text => part.engine.scripts.of_text(args.get(1)).map_err(Error::Quoting)?,
+        By::Name => find(&part, args.get(1))?,
+    };
+    let only_reads = permit(&part, entry, &script)?;
+    let keys: Vec<&[u8]> = args.iter_from(3).take(keys_end - 3).collect();
+    let values: Vec<&[u8]> = args.iter_from(keys_end).collect();
+    let seed = part.txn.random();
+    let run = Run {
+        name: &script.name,
+        text: &script.text,
+        shebang_bytes: script.shebang.bytes,
+        keys: &keys,
+        args: &values,
+        seed,
+        memory_bytes: if part.mode == Mode::Disk { MEMORY_BYTES } else { MEMORY_BYTES_ON_LOOP },
+    };
+    let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
+    let own = State { protocol: Protocol::Resp2, ..state.clone() };
+    let database = txn.database();
+    let running = engine.scripts.running.begin(mode);
+    let mut server =
+        ScriptServer::new(engine, txn, session, own, mode, is_exclusive, only_reads, called, found, running);
+    let outcome = local::with(&engine.scripts, |interpreter| interpreter.run(&run, &mut server));
+    let (own, stop) = server.end();
+    txn.select(database);
+    (state.acts, state.effects) = (own.acts, own.effects);
+    state.changed |= own.changed;
+    match (outcome, stop) {
+        (_, Some(stop)) => Err(Error::Stop(stop)),
+        (Outcome::Halted(Halted::Failed(why)), None) => Ok(Reply::error(format!("{why} script: {}", script.name))),
+        (Outcome::Halted(Halted::Dropped), None) => unreachable!("a run is dropped for a stop"),
+        (Outcome::Reply(reply), None) => Ok(reply),
+    }
+}
+
+/// Finds a script by its name: in the cache, or among those that the same block has loaded.
+fn find(part: &Part<'_, '_, '_>, name: &[u8]) -> Result<Arc<Script>, Error> {
+    let loaded = part.state.acts.loaded_script(name).map(|text| part.engine.scripts.of_text(text));
+    let found = match loaded {
+        Some(script) => Some(script.map_err(Error::Quoting)?),
+        None => part.engine.scripts.find(name),
+    };
+    found.ok_or_else(|| Error::text("NOSCRIPT No matching script. Please use EVAL."))
+}
+
+/// Whether a script may only read; the flags of its first line are looked at before it runs.
+fn permit(part: &Part<'_, '_, '_>, entry: &Entry, script: &Script) -> Result<bool, Error> {
+    let only_reads = entry.command.access == Access::Read;
+    let Some(flags) = script.shebang.flags else { return Ok(only_reads) };
+    if flags.no_writes {
+        return Ok(true);
+    }
+    if only_reads {
+        return Err(Error::text("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let Some(store) = part.engine.store() else { return Ok(false) };
+    if store.refusal_of_writes().is_some_and(|why| why == haypile_store::Refusal::Follows) {
+        return Err(Error::text("READONLY Can not run script with write flag on readonly replica."));
+    }
+    match crate::run::execute::pressure(&store, !flags.allow_oom) {
+        WritePressure::Stop(haypile_store::Refusal::OutOfMemory) => Err(Error::text(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        )),
+        WritePressure::Stop(why) => Err(Error::text(refusal(&why))),
+        _ => Ok(false),
+    }
+}
+
+/// The stop that a dropped run has noted.
+pub(crate) fn halted(stop: &mut Option<Stop>, why: Stop) -> Halted {
+    stop.get_or_insert(why);
+    Halted::Dropped
+}
