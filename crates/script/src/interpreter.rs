@@ -226,7 +226,7 @@ fn handler(lua: &Lua, failed: &Rc<RefCell<Option<Failure>>>) -> mlua::Result<Fun
                 _ => [b"ERR ", &failure::text_of(&value)[..]].concat(),
             },
             Value::Table(table) => match table.raw_get::<Value>("err")? {
-                text @ (Value::String(_) | Value::Number(_)) => failure::text_of(&text),
+                text @ (Value::String(_) | Value::Number(_) | Value::Integer(_)) => failure::text_of(&text),
                 _ => b"ERR unknown error".to_vec(),
             },
             other => text_with_place(&failure::text_of(other), place.as_ref()),

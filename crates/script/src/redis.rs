@@ -142,6 +142,7 @@ fn permits(_: &Lua, args: MultiValue) -> Result<bool> {
         match value {
             Value::String(text) => arguments.bytes.extend_from_slice(&text.as_bytes()),
             Value::Number(value) => number::write_double(&mut arguments.bytes, *value),
+            Value::Integer(value) => number::write_i64(&mut arguments.bytes, *value),
             _ => return Err(failure::command("ERR Lua redis lib command arguments must be strings or integers")),
         }
         arguments.end().map_err(failure::command)?;

@@ -73,7 +73,7 @@ fn add_caught(lua: &Lua, host: &Table) -> Result<()> {
     // Redis's pcall shows the text of an error that is a table.
     let caught_text = |lua: &Lua, value: Value| match caught(lua, value)? {
         Value::Table(table) => match table.raw_get("err")? {
-            text @ (Value::String(_) | Value::Number(_)) => Ok(text),
+            text @ (Value::String(_) | Value::Number(_) | Value::Integer(_)) => Ok(text),
             _ => Ok(Value::Table(table)),
         },
         other => Ok(other),

@@ -38,8 +38,10 @@ fn table_at(table: &Table, protocol: Protocol, depth: usize) -> Result<Reply> {
     if let Value::String(status) = table.raw_get("ok")? {
         return Ok(Reply::Status(String::from_utf8_lossy(&without_line_ends(&status.as_bytes())).into_owned()));
     }
-    if let Value::Number(number) = table.raw_get("double")? {
-        return Ok(Reply::Double(number));
+    match table.raw_get("double")? {
+        Value::Number(number) => return Ok(Reply::Double(number)),
+        Value::Integer(number) => return Ok(Reply::Double(number as f64)),
+        _ => {}
     }
     if let Value::Table(pairs) = table.raw_get("map")? {
         let mut map = Vec::new();

@@ -137,6 +137,7 @@ fn what_a_script_returns_becomes_a_reply() {
         ("return {err=1}", "*0"),
         ("return {ok='line\\r\\nother'}", "+line  other"),
         ("return {double=3.5}", "$3 3.5"),
+        ("return {{double=3}, {double=-0.0}}", "*2 $1 3 $2 -0"),
         ("return {map={a=1}}", "*2 $1 a :1"),
         ("return {set={a=true}}", "*1 $1 a"),
         ("return {big_number='123'}", "$3 123"),

@@ -17,12 +17,11 @@ pub(crate) const COMMANDS: &[Command] = &[EVAL, EVAL_RO, EVALSHA, EVALSHA_RO, SC
 const KEYS: KeySpec = KeySpec {
     begin: Begin::Index(2),
     find: Find::KeyNum { count_at: 0, first: 1, step: 1 },
-    notes: "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE",
     ..KeySpec::at(2).with(Mode::Rw, &[Use::Access, Use::Update])
 };
 
 /// The keys of a script that only reads.
-const READ_KEYS: KeySpec = KeySpec { notes: "", ..KEYS.with(Mode::Ro, &[Use::Access]) };
+const READ_KEYS: KeySpec = KEYS.with(Mode::Ro, &[Use::Access]);
 
 const USUAL: Command = Command {
     group: Group::Scripting,
@@ -45,6 +44,7 @@ const EVAL: Command = Command {
     since: "2.6.0",
     summary: "Runs a script of Lua.",
     syntax: "script numkeys:integer [key...] [arg...]",
+    keys: Keys::One(KEYS).noting("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
     body: Body::Script(Script::Text),
     ..USUAL
 };
@@ -54,6 +54,7 @@ const EVAL_RO: Command = Command {
     since: "7.0.0",
     summary: "Runs a script of Lua that only reads.",
     syntax: "script numkeys:integer [key...] [arg...]",
+    keys: Keys::One(READ_KEYS).noting("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
     body: Body::Script(Script::Text),
     ..USUAL_READ
 };
@@ -153,7 +154,7 @@ const SCRIPT_FLUSH: Command = Command {
     since: "2.6.0",
     arity: Arity::at_least(2),
     summary: "Empties the cache of scripts.",
-    syntax: "[flush-type@6.2.0=(ASYNC | SYNC)]",
+    syntax: "[async@6.2.0=(ASYNC | SYNC)]",
     complexity: "O(N) with N being the number of scripts in cache",
     body: Body::Act(flush),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],

@@ -376,8 +376,10 @@ impl Command {
             (Flag::Fast, &[Category::Fast]),
             (Flag::Blocking, &[Category::Blocking]),
         ];
+        // Scripts that only read are no reads, as in Redis.
+        let is_implied = |flag| flags.has(flag) && !(flag == Flag::Readonly && self.group == Group::Scripting);
         for (flag, implied) in implied {
-            if flags.has(flag) {
+            if is_implied(flag) {
                 implied.iter().for_each(|&category| categories.add(category));
             }
         }

@@ -209,13 +209,17 @@ pub fn run(options: &Options) -> Result<bool> {
     }
 }
 
+/// Room with which a server starts: two memtables of its budget.
+const START_BYTES: u64 = 16 << 20;
+
 /// Starts the server, on the disk as it is if possible.
 fn start(options: &Options, place: &Workplace, disk: &SmallDisk, totals: &mut Totals) -> Result<Server> {
     if let Ok((server, _)) = Server::start(&options.server, place) {
         return Ok(server);
     }
-    // Without room even for the base's own files the server says so and ends. It starts once there is room.
-    ensure!(disk.free_bytes() < 8 << 20, "the server does not start with {} bytes free", disk.free_bytes());
+    // Without room for the base's own files, or for a flush of what the log has and the memory has not, the server says
+    // so and ends. It starts once there is room.
+    ensure!(disk.free_bytes() < START_BYTES, "the server does not start with {} bytes free", disk.free_bytes());
     ensure!(place.log_tail().contains("full") || place.log_tail().contains("No space"), "it does not say why");
     totals.starts_refused += 1;
     disk.clear();

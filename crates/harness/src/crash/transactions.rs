@@ -4,6 +4,15 @@ use super::model::{Database, Effect, Operation};
 use super::writer::{Plan, Role, Writer, empty};
 use crate::client::Reply;
 
+/// A script that runs the commands in its arguments, each behind the number of its words.
+const SCRIPT: &[u8] = b"local replies, at = {}, 1 \
+    while at <= #ARGV do \
+        local words = tonumber(ARGV[at]) \
+        replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, at + words)) \
+        at = at + words + 1 \
+    end \
+    return replies";
+
 impl Writer {
     /// Adds a block that sets several keys to one value, and raises a counter with them.
     pub(super) fn transaction(&mut self, plan: &mut Plan) {
@@ -18,6 +27,10 @@ impl Writer {
         if self.random.percent(30) {
             self.append(&mut inner);
             self.delete(&mut inner);
+        }
+        // A script does as a block does; replies of collections would look different behind Lua.
+        if self.random.percent(40) {
+            return self.wrap_in_script(plan, inner);
         }
         for _ in 0..self.random.below(5) {
             self.collection(&mut inner);
@@ -44,6 +57,23 @@ impl Writer {
         }
         self.push(plan, vec![b"EXEC".to_vec()], Reply::Array(replies), vec![]);
         // The effects were applied to the sent state when their commands were made.
+        plan.operation.effects.extend(effects);
+    }
+
+    /// Adds a script that runs the commands of a plan. It declares none of their keys, or the first.
+    fn wrap_in_script(&mut self, plan: &mut Plan, inner: Plan) {
+        let Operation { commands, replies, effects } = inner.operation;
+        let keys = match self.random.percent(50) {
+            true => vec![b"0".to_vec()],
+            false => vec![b"1".to_vec(), commands[0][1].clone()],
+        };
+        let mut call = vec![b"EVAL".to_vec(), SCRIPT.to_vec()];
+        call.extend(keys);
+        for command in commands {
+            call.push(command.len().to_string().into_bytes());
+            call.extend(command);
+        }
+        self.push(plan, call, Reply::Array(replies), vec![]);
         plan.operation.effects.extend(effects);
     }
 
