@@ -5,9 +5,9 @@ use crate::libraries::random::Random;
 use crate::libraries::{bit, cjson, cmsgpack, structs};
 use crate::memory::Bounded;
 use crate::redis;
-use crate::sandbox::Sandbox;
+use crate::sandbox;
 use crate::server::{Halted, SERVER, Server};
-use crate::state::{RUN, Strings};
+use crate::state::{RUN, Strings, ask_whether_it_goes_on};
 use crate::to_reply;
 use haypile_resp::Reply;
 use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Value, VmState};
@@ -20,9 +20,6 @@ const INSTRUCTIONS: u32 = 2000;
 
 /// Compiled scripts that an interpreter keeps. Where there are more, all are compiled anew.
 const CHUNKS_MAX: usize = 1000;
-
-/// Runs after which what scripts have written to tables of the sandbox by `table.insert` is taken away.
-const RUNS_TO_CLEAN: u64 = 64;
 
 /// The bounds of an interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +54,6 @@ pub enum Outcome {
 /// A Lua interpreter with Redis's globals. It belongs to one thread.
 pub struct Interpreter {
     lua: Lua,
-    sandbox: Sandbox,
     random: Rc<RefCell<Random>>,
     json: cjson::Shared,
     failed: Rc<RefCell<Option<Failure>>>,
@@ -65,7 +61,6 @@ pub struct Interpreter {
     chunks: HashMap<Box<str>, Function>,
     bounds: Bounds,
     runner: Function,
-    runs: u64,
 }
 
 /// An error that has ended a script.
@@ -96,21 +91,16 @@ impl Interpreter {
             ("cmsgpack", cmsgpack::library(&lua)?),
             ("struct", structs::library(&lua)?),
         ];
-        let sandbox = Sandbox::new(&lua, &libraries, &random)?;
+        let globals = sandbox::globals(&lua, &libraries, &random)?;
         let failed = Rc::<RefCell<Option<Failure>>>::default();
         let handler = handler(&lua, &failed)?;
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
-            RUN.with(|run| {
-                run.goes_on()?;
-                if SERVER.is_set() {
-                    SERVER.with(|server| server.goes_on()).map_err(|why| run.halt(why))?;
-                }
-                Ok(VmState::Continue)
-            })
+            ask_whether_it_goes_on()?;
+            Ok(VmState::Continue)
         })?;
-        let runner = crate::call::runner(&lua, &sandbox.globals)?;
+        let runner = crate::call::runner(&lua, &globals)?;
         let chunks = HashMap::new();
-        Ok(Interpreter { lua, sandbox, random, json, failed, handler, chunks, bounds, runner, runs: 0 })
+        Ok(Interpreter { lua, random, json, failed, handler, chunks, bounds, runner })
     }
 
     /// Compiles a script, so that its run finds it compiled.
@@ -171,23 +161,22 @@ impl Interpreter {
             bounded.and_then(|_bounded| SERVER.set(&mut *server, run))
         };
         RUN.with(|state| state.inputs.set(Default::default()));
+        let no_memory = RUN.with(|state| {
+            *state.reply.borrow_mut() = None;
+            state.no_memory.take()
+        });
         if let Some(panic) = RUN.with(|state| state.panic.borrow_mut().take()) {
             std::panic::resume_unwind(panic);
         }
-        self.runs += 1;
-        let cleaned = match self.runs.is_multiple_of(RUNS_TO_CLEAN) {
-            true => self.sandbox.clean.call::<()>(()),
-            false => Ok(()),
-        };
         if let Some(why) = RUN.with(|state| state.halted.borrow_mut().take()) {
             return Outcome::Halted(why);
         }
-        let why = match result.and_then(|result| cleaned.map(|()| result)) {
-            Ok((true, value)) => return Outcome::Reply(self.reply(run.name, value)),
+        let why = match result {
+            Ok((true, value)) => return self.reply(run.name, value, server),
             Ok((false, value)) => failure::text_of(&value),
             Err(error) => failure::message_of(&error).into_bytes(),
         };
-        if why == failure::NO_MEMORY
+        if (no_memory || why == failure::NO_MEMORY)
             && let Err(why) = server.takes_long()
         {
             return Outcome::Halted(why);
@@ -195,11 +184,18 @@ impl Interpreter {
         Outcome::Reply(self.failure(run.name, why))
     }
 
-    fn reply(&self, name: &str, value: Value) -> Reply {
-        match to_reply::convert(value, RUN.with(|state| state.protocol.get())) {
-            Ok(reply) => reply,
-            Err(error) => self.failure(name, failure::message_of(&error).into_bytes()),
+    fn reply(&self, name: &str, value: Value, server: &mut dyn Server) -> Outcome {
+        let converted = to_reply::convert(value, RUN.with(|state| state.protocol.get()), server);
+        if let Some(why) = RUN.with(|state| state.halted.borrow_mut().take()) {
+            return Outcome::Halted(why);
         }
+        Outcome::Reply(match converted {
+            Ok(reply) => reply,
+            Err(error) => match failure::raised(&error) {
+                Some(failure::Raised::Command(text)) => Reply::error_bytes(text.clone()),
+                _ => self.failure(name, failure::message_of(&error).into_bytes()),
+            },
+        })
     }
 
     /// The reply to a script that an error has ended: the one that its handler has noted, or else this.
@@ -231,6 +227,9 @@ fn handler(lua: &Lua, failed: &Rc<RefCell<Option<Failure>>>) -> mlua::Result<Fun
             },
             other => text_with_place(&failure::text_of(other), place.as_ref()),
         };
+        if failure::text_of(&value) == failure::NO_MEMORY {
+            RUN.with(|run| run.no_memory.set(true));
+        }
         *failed.borrow_mut() = Some(Failure { message, place });
         Ok::<_, Error>(())
     })

@@ -64,7 +64,8 @@ fn single(lua: &Lua, args: MultiValue, field: &str) -> Result<Value> {
     };
     let text = text.as_bytes();
     let whole = match &text[..] {
-        [b'-', rest @ ..] if field == "err" => rest.to_vec(),
+        [b'-', rest @ ..] if field == "err" && rest.contains(&b' ') => rest.to_vec(),
+        [b'-', rest @ ..] if field == "err" => [b"ERR ", rest].concat(),
         text if field == "err" && !text.contains(&b' ') => [b"ERR ", text].concat(),
         text => text.to_vec(),
     };

@@ -53,7 +53,17 @@ function globals.xpcall(...)
   return after_resume(raw.xpcall(f, function(e) return handler(host.caught(e)) end))
 end
 
-globals.coroutine = protect(copy('create running status yield wrap', coroutine))
+local coroutines = copy('running status yield', coroutine)
+local create, wrap = coroutine.create, coroutine.wrap
+function coroutines.create(...)
+  host.coroutine()
+  return create(...)
+end
+function coroutines.wrap(...)
+  host.coroutine()
+  return wrap(...)
+end
+globals.coroutine = protect(coroutines)
 real_of[globals.coroutine].resume = function(...) return after_resume(raw.coroutine_resume(...)) end
 
 -- Tables.
@@ -159,7 +169,31 @@ function strings.rep(...)
   return string.rep(text, count)
 end
 globals.string = protect(strings)
-globals.table = protect(copy('concat foreach foreachi getn insert maxn remove setn sort', table))
+
+-- Elements of a table that are gone through in about a millisecond.
+local ELEMENTS_MAX = 1e4
+
+local function ask_before_many(seen)
+  if raw.type(seen) == 'table' and #seen > ELEMENTS_MAX then host.before_long() end
+end
+
+local tables = copy('foreach foreachi getn maxn remove setn', table)
+local insert, sort, concat = table.insert, table.sort, table.concat
+function tables.insert(...)
+  local seen = ...
+  if real_of[seen] then host.refuse() end
+  if raw.select('#', ...) > 2 then ask_before_many(seen) end
+  return insert(...)
+end
+function tables.sort(...)
+  ask_before_many(...)
+  return sort(...)
+end
+function tables.concat(...)
+  ask_before_many(...)
+  return concat(...)
+end
+globals.table = protect(tables)
 globals.math = copy([[
   abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10 max min mod modf pi pow rad sin
   sinh sqrt tan tanh
@@ -183,22 +217,7 @@ raw.setmetatable(seen_globals, {
 })
 globals._G = seen_globals
 
--- Tables that were written to all the same, as table.insert can.
-local all_seen, count = {}, 0
-for seen in raw.pairs(real_of) do
-  count = count + 1
-  all_seen[count] = seen
-end
-
 return {
   globals = globals,
   seen_globals = seen_globals,
-  clean = function()
-    for at = 1, count do
-      local seen = all_seen[at]
-      if raw.next(seen) ~= nil then
-        for key in raw.pairs(seen) do seen[key] = nil end
-      end
-    end
-  end,
 }

@@ -6,37 +6,28 @@
 use crate::failure::{self, OWN_CHUNK, Raised};
 use crate::libraries::random::Random;
 use crate::libraries::type_name;
-use crate::state::{RUN, ask_before_long};
-use mlua::{Function, Lua, MultiValue, Result, Table, Value};
+use crate::state::{RUN, ask_before_long, ask_whether_it_goes_on};
+use mlua::{Lua, MultiValue, Result, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// An interpreter's globals, and the ways to run something in them.
-pub(crate) struct Sandbox {
-    /// The real table of globals. KEYS and ARGV are set here.
-    pub globals: Table,
-    /// Takes away what was written to tables that are not to be written to.
-    pub clean: Function,
-}
-
-impl Sandbox {
-    /// Makes the globals, with these libraries among them, and makes them those of all chunks from now on.
-    pub fn new(lua: &Lua, libraries: &[(&str, Table)], random: &Rc<RefCell<Random>>) -> Result<Sandbox> {
-        let host = lua.create_table()?;
-        let named = lua.create_table()?;
-        for (name, library) in libraries {
-            named.raw_set(*name, library)?;
-        }
-        host.raw_set("libraries", named)?;
-        add_refusals(lua, &host)?;
-        add_caught(lua, &host)?;
-        host.raw_set("kilobytes", lua.create_function(|lua, ()| Ok(lua.used_memory() as f64 / 1024.0))?)?;
-        add_random(lua, &host, random)?;
-        add_guards(lua, &host)?;
-        let made: Table = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK).call(host)?;
-        lua.set_globals(made.raw_get("seen_globals")?)?;
-        Ok(Sandbox { globals: made.raw_get("globals")?, clean: made.raw_get("clean")? })
+/// Makes the globals, with these libraries among them, and makes them those of all chunks from now on. Returns the real
+/// table, in which KEYS and ARGV are set.
+pub(crate) fn globals(lua: &Lua, libraries: &[(&str, Table)], random: &Rc<RefCell<Random>>) -> Result<Table> {
+    let host = lua.create_table()?;
+    let named = lua.create_table()?;
+    for (name, library) in libraries {
+        named.raw_set(*name, library)?;
     }
+    host.raw_set("libraries", named)?;
+    add_refusals(lua, &host)?;
+    add_caught(lua, &host)?;
+    host.raw_set("kilobytes", lua.create_function(|lua, ()| Ok(lua.used_memory() as f64 / 1024.0))?)?;
+    add_random(lua, &host, random)?;
+    add_guards(lua, &host)?;
+    let made: Table = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK).call(host)?;
+    lua.set_globals(made.raw_get("seen_globals")?)?;
+    made.raw_get("globals")
 }
 
 fn add_refusals(lua: &Lua, host: &Table) -> Result<()> {
@@ -84,11 +75,11 @@ fn add_caught(lua: &Lua, host: &Table) -> Result<()> {
 fn caught(lua: &Lua, value: Value) -> Result<Value> {
     // Whatever the value: an error that is raised in an error handler becomes a text.
     RUN.with(|run| run.goes_on())?;
+    if failure::text_of(&value) == failure::NO_MEMORY {
+        ask_before_long()?;
+    }
     if let Value::String(text) = &value {
         let text = text.as_bytes();
-        if &*text == failure::NO_MEMORY {
-            ask_before_long()?;
-        }
         if let Some(text) = failure::without_own_place(&text) {
             return Ok(Value::String(lua.create_string(text)?));
         }
@@ -102,9 +93,18 @@ fn caught(lua: &Lua, value: Value) -> Result<Value> {
     }
 }
 
+/// Coroutines between two questions whether the run goes on.
+const COROUTINES_PER_QUESTION: u32 = 20;
+
 /// Adds the questions before functions of Lua's own that nothing interrupts.
 fn add_guards(lua: &Lua, host: &Table) -> Result<()> {
     host.raw_set("before_long", lua.create_function(|_, ()| ask_before_long())?)?;
+    // Each coroutine has its own count of instructions.
+    let coroutine = |_: &Lua, ()| {
+        let made = RUN.with(|run| run.coroutines.replace(run.coroutines.get().wrapping_add(1)));
+        if made.is_multiple_of(COROUTINES_PER_QUESTION) { ask_whether_it_goes_on() } else { Ok(()) }
+    };
+    host.raw_set("coroutine", lua.create_function(coroutine)?)?;
     // A class in brackets counts its characters, too: more are asked for than need be.
     let quantifiers = |_: &Lua, pattern: mlua::LuaString| {
         let quantifiers = pattern.as_bytes().iter().filter(|byte| b"*+-?".contains(byte)).count();

@@ -67,7 +67,7 @@ impl Shebang {
             let Some(names) = word.strip_prefix(b"flags=") else {
                 return Err([b"ERR Unknown lua shebang option: ", word].concat());
             };
-            for name in names.split(|byte| *byte == b',') {
+            for name in names.split(|byte| *byte == b',').filter(|_| !names.is_empty()) {
                 if !flags.set(name) {
                     return Err([b"ERR Unexpected flag in script shebang: ", name].concat());
                 }

@@ -26,6 +26,10 @@ pub(crate) struct RunState {
     pub reply: RefCell<Option<Reply>>,
     /// The panic of a call, which ends the run and goes on behind it.
     pub panic: RefCell<Option<Box<dyn Any + Send>>>,
+    /// An allocation beyond the bound has ended the script.
+    pub no_memory: Cell<bool>,
+    /// Coroutines that the run has made.
+    pub coroutines: Cell<u32>,
     /// KEYS and ARGV of the run.
     pub inputs: Cell<(Strings, Strings)>,
 }
@@ -79,6 +83,8 @@ impl RunState {
         self.protocol.set(Protocol::Resp2);
         *self.halted.borrow_mut() = None;
         *self.reply.borrow_mut() = None;
+        *self.panic.borrow_mut() = None;
+        self.no_memory.set(false);
     }
 
     /// Notes that the run has ended.
@@ -124,4 +130,26 @@ pub(crate) fn ask_before_long() -> mlua::Result<()> {
         return Ok(());
     }
     SERVER.with(|server| server.takes_long()).map_err(|why| RUN.with(|run| run.halt(why)))
+}
+
+/// Asks the server of the running script whether it goes on. A panic of the server's goes on when the script has been
+/// left, as one of a call does.
+///
+/// # Errors
+/// The run ends here.
+pub(crate) fn ask_whether_it_goes_on() -> Result<()> {
+    RUN.with(|run| {
+        run.goes_on()?;
+        if !SERVER.is_set() {
+            return Ok(());
+        }
+        let asked = std::panic::AssertUnwindSafe(|| SERVER.with(|server| server.goes_on()));
+        match std::panic::catch_unwind(asked) {
+            Ok(goes_on) => goes_on.map_err(|why| run.halt(why)),
+            Err(panic) => {
+                *run.panic.borrow_mut() = Some(panic);
+                Err(Raised::Halted.into())
+            }
+        }
+    })
 }

@@ -222,6 +222,29 @@ fn what_a_script_does_is_seen_by_others_as_what_a_client_does() {
 }
 
 #[test]
+fn a_block_with_a_script_is_refused_where_its_own_writes_are() {
+    let (_dir, server) = start(&["--workers", "1", "--engine", "memory", "--maxmemory", "64mb"]);
+    let mut client = server.client();
+    let fill = "for i = 1, 100 do redis.call('SET', ARGV[1] .. i, string.rep('x', 10000)) end";
+    let mut part = 0;
+    wait_until("no more is taken", || {
+        part += 1;
+        eval(&mut client, fill, &[], &[&format!("{part}:")]).starts_with("-OOM")
+    });
+    client.ask("MULTI");
+    client.ask("SET other v");
+    send(&mut client, "EVAL", "return 1", &[], &[]);
+    client.reply();
+    let reply = client.ask("EXEC");
+    assert!(reply.starts_with("-EXECABORT") || reply.starts_with("-OOM"), "{reply}");
+    assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1\r\n");
+    assert!(eval(&mut client, "return redis.call('SET', 'k', 1)", &[], &[]).starts_with("-OOM"));
+    assert!(eval(&mut client, "#!lua\nreturn 1", &[], &[]).starts_with("-OOM allow-oom flag is not set"));
+    assert_eq!(eval(&mut client, "#!lua flags=allow-oom\nreturn redis.call('SET', 'k', 1)", &[], &[]), "+OK\r\n");
+    server.stop();
+}
+
+#[test]
 fn a_script_that_empties_the_data_runs_alone() {
     let (_dir, server) = start(&["--workers", "2"]);
     let mut client = server.client();

@@ -15,7 +15,8 @@ use haypile_commands::table::Script as By;
 use haypile_commands::{Access, Args, Entry, Error};
 use haypile_resp::{Protocol, Reply};
 use haypile_script::{Halted, Outcome, Run};
-use haypile_store::{Lacking, Mode, Stop, Txn, WritePressure};
+use haypile_store::{Mode, Stop, Txn, WritePressure};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes that a run takes at most: on an event loop, and elsewhere. One that needs more leaves the event loop.
@@ -25,8 +26,8 @@ const MEMORY_BYTES: usize = 64 << 20;
 /// The facts that a run of scripts has found out.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// The keys of all calls of a dry run.
-    pub keys: Vec<Lacking>,
+    /// The hashes of the keys of all calls of a dry run, and whether one changes them.
+    pub keys: HashMap<u32, bool>,
     /// A call can only run while nothing else does.
     pub alone: bool,
     /// The lines that clients in MONITOR are shown when the run has taken effect.
@@ -60,6 +61,7 @@ pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>)
     let only_reads = permit(&part, entry, &script)?;
     let keys: Vec<&[u8]> = args.iter_from(3).take(keys_end - 3).collect();
     let values: Vec<&[u8]> = args.iter_from(keys_end).collect();
+    let allows_oom = script.shebang.flags.is_some_and(|flags| flags.allow_oom);
     let seed = part.txn.random();
     let run = Run {
         name: &script.name,
@@ -74,8 +76,19 @@ pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>)
     let own = State { protocol: Protocol::Resp2, ..state.clone() };
     let database = txn.database();
     let running = engine.scripts.running.begin(mode);
-    let mut server =
-        ScriptServer::new(engine, txn, session, own, mode, is_exclusive, only_reads, called, found, running);
+    let mut server = ScriptServer::new(
+        engine,
+        txn,
+        session,
+        own,
+        mode,
+        is_exclusive,
+        only_reads,
+        allows_oom,
+        called,
+        found,
+        running,
+    );
     let outcome = local::with(&engine.scripts, |interpreter| interpreter.run(&run, &mut server));
     let (own, stop) = server.end();
     txn.select(database);

@@ -14,9 +14,8 @@ use haypile_commands::script::asks_to_wait;
 use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
 use haypile_resp::{self as resp, Protocol, Reply};
 use haypile_script::{Halted, LogLevel, Server};
-use haypile_store::{Key, Lacking, Mode, Stop, Txn, WritePressure};
+use haypile_store::{Key, Mode, Refusal, Stop, Txn, WritePressure};
 use smallvec::SmallVec;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a script runs on an event loop before it moves to the I/O pool.
@@ -37,6 +36,9 @@ const CALLED_MAX: usize = 1000;
 /// Calls of a script that clients in MONITOR are shown.
 const LINES_MAX: usize = 1000;
 
+/// The error of a script that SCRIPT KILL has ended.
+const KILLED: &str = "ERR Error running script: Script killed by user with SCRIPT KILL.";
+
 /// The keys of a call, each with the position of its argument.
 type Keys<'a> = SmallVec<[(usize, Key<'a>); 2]>;
 
@@ -50,6 +52,7 @@ pub(crate) struct ScriptServer<'a, 'r, 's> {
     mode: Mode,
     is_exclusive: bool,
     only_reads: bool,
+    allows_oom: bool,
     called: &'r mut Vec<Called>,
     found: &'r mut Found,
     running: Option<Place<'a>>,
@@ -76,6 +79,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         mode: Mode,
         is_exclusive: bool,
         only_reads: bool,
+        allows_oom: bool,
         called: &'r mut Vec<Called>,
         found: &'r mut Found,
         running: Option<Place<'a>>,
@@ -89,6 +93,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
             mode,
             is_exclusive,
             only_reads,
+            allows_oom,
             called,
             found,
             running,
@@ -138,6 +143,8 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
     fn look_at_pressure(&self, grows: bool) -> Result<(), Error> {
         let Some(store) = self.engine.store() else { return Ok(()) };
         match pressure(&store, grows) {
+            // As in Redis, a script that has begun to write is not stopped for want of memory.
+            WritePressure::Stop(Refusal::OutOfMemory) if self.allows_oom || self.writes > 0 => Ok(()),
             WritePressure::Stop(why) => Err(Error::text(refusal(&why))),
             WritePressure::Slow(_) | WritePressure::Go => Ok(()),
         }
@@ -156,7 +163,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         for (at, spec) in command.keys(args) {
             let (key, exclusive) = (self.txn.key(args.get(at)), command.changes(spec));
             if self.txn.is_dry_run() {
-                self.found.keys.push(Lacking { hash: key.hash, exclusive });
+                *self.found.keys.entry(key.hash).or_default() |= exclusive;
             } else {
                 self.txn.claim(std::iter::once(key.hash), exclusive)?;
             }
@@ -224,16 +231,16 @@ impl Server for ScriptServer<'_, '_, '_> {
             }
             Err(_) => return Ok(Reply::error("ERR Unknown Redis command called from script")),
         };
+        if entry.flags.has(Flag::Write)
+            && let Some(running) = &self.running
+            && !running.script.begin_write()
+        {
+            return Err(Halted::Failed(KILLED.to_owned()));
+        }
         let reply = match self.command(entry, args) {
             Err(Error::Stop(stop)) => return Err(self.halt(stop)),
             reply => reply.unwrap_or_else(Error::into_reply),
         };
-        if let Some(running) = &self.running
-            && entry.flags.has(Flag::Write)
-            && !reply.is_error()
-        {
-            running.script.has_written.store(true, Ordering::Release);
-        }
         self.count(entry, args, &reply);
         if engine.checks.bits() & MONITORED != 0 && self.found.lines.len() < LINES_MAX && is_shown(entry) {
             self.found.lines.push(line(self.txn.database(), "lua", entry, args));
@@ -264,7 +271,7 @@ impl Server for ScriptServer<'_, '_, '_> {
     }
 
     fn takes_long(&mut self) -> Result<(), Halted> {
-        if self.mode == Mode::Disk { Ok(()) } else { Err(self.halt(Stop::Long)) }
+        if self.mode == Mode::Disk { self.goes_on() } else { Err(self.halt(Stop::Long)) }
     }
 
     fn goes_on(&mut self) -> Result<(), Halted> {
@@ -278,11 +285,9 @@ impl Server for ScriptServer<'_, '_, '_> {
                 if let Err(stop) = self.txn.check_goes_on() {
                     return Err(self.halt(stop));
                 }
-                let is_killed = |place: &Place<'_>| place.script.is_killed.load(Ordering::Acquire);
+                let is_killed = |place: &Place<'_>| place.script.is_killed();
                 match self.running.as_ref().is_some_and(is_killed) {
-                    true => Err(Halted::Failed(
-                        "ERR Error running script: Script killed by user with SCRIPT KILL.".to_owned(),
-                    )),
+                    true => Err(Halted::Failed(KILLED.to_owned())),
                     false => Ok(()),
                 }
             }

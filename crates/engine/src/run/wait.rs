@@ -240,7 +240,7 @@ impl WorkerState {
                 }
                 WritePressure::Slow(_) | WritePressure::Go => {}
                 // A script may only read: its calls are refused one by one.
-                WritePressure::Stop(_) if pending.work.has_script(&engine.table) => {}
+                WritePressure::Stop(_) if pending.work.only_scripts_write(&engine.table) => {}
                 WritePressure::Stop(why) => {
                     return Err(self.give_up(engine, session, &pending.work, refusal(&why), out));
                 }

@@ -91,13 +91,24 @@ impl Work {
     pub fn reads_one_row<'a>(&'a self, table: &Table, store: &Store, database: u32) -> Option<Key<'a>> {
         let Work::Command(id, args) = self else { return None };
         let entry = table.entry(*id);
-        if entry.command.access != Access::Read || entry.command.waits() || !entry.looks_at_one_row {
+        let is_script = matches!(entry.command.body, Body::Script(_));
+        if entry.command.access != Access::Read || entry.command.waits() || is_script || !entry.looks_at_one_row {
             return None;
         }
         let args = args.as_args();
         let mut keys = entry.command.keys(Args::from(args)).map(|(at, _)| store.key(database, args.get(at)));
         let key = keys.next()?;
         keys.next().is_none().then_some(key)
+    }
+
+    /// Whether nothing but scripts may write in it: their calls are looked at one by one.
+    pub fn only_scripts_write(&self, table: &Table) -> bool {
+        let writes_itself = |id: CommandId| table.entry(id).flags.has(Flag::Write);
+        self.has_script(table)
+            && match self {
+                Work::Command(..) => true,
+                Work::Block(block) => !block.commands.iter().any(|queued| writes_itself(queued.command)),
+            }
     }
 
     /// Whether it writes, and whether some write may make the data larger.
@@ -230,7 +241,7 @@ impl Work {
             std::mem::take(&mut found.lines).into_iter().for_each(|line| monitor::send(engine, line));
         }
         let mut missing = txn.take_lacking();
-        missing.extend(found.keys);
+        missing.extend(found.keys.into_iter().map(|(hash, exclusive)| Lacking { hash, exclusive }));
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
         drop(service);
         let pins = txn.take_pins();

@@ -48,7 +48,12 @@ impl Calls {
 impl OfCommand {
     #[inline]
     pub fn add_time(&self, ns: u64) {
-        self.times.get_or_init(Box::default).add(ns, 1);
+        self.add_times(ns, 1);
+    }
+
+    /// Adds the time that each of so many calls took.
+    pub fn add_times(&self, ns: u64, calls: u64) {
+        self.times.get_or_init(Box::default).add(ns, calls);
     }
 
     /// If any was added.

@@ -2,7 +2,7 @@
 
 use haypile_commands::Error;
 use haypile_store::Mode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// All scripts that run on the I/O pool.
@@ -10,11 +10,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Running(Mutex<Vec<Arc<RunningScript>>>);
 
 /// A script that runs.
-pub(crate) struct RunningScript {
-    /// Whether the script has changed something.
-    pub has_written: AtomicBool,
-    /// Whether the script is to end.
-    pub is_killed: AtomicBool,
+#[derive(Default)]
+pub(crate) struct RunningScript(AtomicU8);
+
+/// The states of a script: only from the first can it come to another.
+const CLEAN: u8 = 0;
+const WRITTEN: u8 = 1;
+const KILLED: u8 = 2;
+
+impl RunningScript {
+    /// Notes that the script is about to write; false if it is to end instead.
+    pub fn begin_write(&self) -> bool {
+        self.go(WRITTEN) != KILLED
+    }
+
+    /// Tells the script to end; false if it has written.
+    fn kill(&self) -> bool {
+        self.go(KILLED) != WRITTEN
+    }
+
+    pub fn is_killed(&self) -> bool {
+        self.0.load(Ordering::Acquire) == KILLED
+    }
+
+    /// Goes to a state from the first one. Returns the state before.
+    fn go(&self, to: u8) -> u8 {
+        self.0.compare_exchange(CLEAN, to, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|state| state)
+    }
 }
 
 /// A script's place among those that run, until its end.
@@ -27,8 +49,7 @@ impl Running {
     /// Notes that a script runs, if it may run for long: event loops end theirs soon.
     pub fn begin(&self, mode: Mode) -> Option<Place<'_>> {
         (mode == Mode::Disk).then(|| {
-            let (has_written, is_killed) = (AtomicBool::new(false), AtomicBool::new(false));
-            let script = Arc::new(RunningScript { has_written, is_killed });
+            let script = Arc::<RunningScript>::default();
             self.lock().push(script.clone());
             Place { running: self, script }
         })
@@ -43,12 +64,7 @@ impl Running {
         if running.is_empty() {
             return Err(Error::text("NOTBUSY No scripts in execution right now."));
         }
-        let mut any = false;
-        for script in running.iter().filter(|script| !script.has_written.load(Ordering::Acquire)) {
-            script.is_killed.store(true, Ordering::Release);
-            any = true;
-        }
-        if any {
+        if running.iter().map(|script| script.kill()).fold(false, |any, killed| any | killed) {
             return Ok(());
         }
         Err(Error::text(

@@ -2,6 +2,7 @@
 
 use super::settings::{Invalid, Settings};
 use crate::libraries::type_name;
+use crate::state::ask_before_long;
 use mlua::{Table, Value};
 use std::io::Write;
 
@@ -11,17 +12,45 @@ use std::io::Write;
 /// The value, or one in it, cannot be written; the words of lua-cjson.
 pub(super) fn encode(settings: &Settings, value: &Value) -> Result<Vec<u8>, String> {
     let mut text = Vec::new();
-    Encoder { settings, text: &mut text }.value(value, 0)?;
+    Encoder { settings, text: &mut text, values: 0 }.value(value, 0)?;
     Ok(text)
 }
 
 struct Encoder<'a> {
     settings: &'a Settings,
     text: &'a mut Vec<u8>,
+    /// Values that were written, or that a table was looked at for.
+    values: u64,
 }
 
+/// Tables inside each other, whatever the settings allow.
+const DEPTH_MAX: u32 = 1000;
+
+/// Values between two questions whether the run goes on, and the most of all.
+const VALUES_PER_QUESTION: u64 = 10_000;
+const VALUES_MAX: u64 = 50_000_000;
+
+/// The longest text.
+const TEXT_BYTES_MAX: usize = 512 << 20;
+
 impl Encoder<'_> {
+    /// Counts a value.
+    ///
+    /// # Errors
+    /// There are too many, or the run ends here.
+    fn step(&mut self) -> Result<(), String> {
+        self.values += 1;
+        if self.values.is_multiple_of(VALUES_PER_QUESTION) {
+            ask_before_long().map_err(|error| error.to_string())?;
+        }
+        match self.values > VALUES_MAX || self.text.len() > TEXT_BYTES_MAX {
+            true => Err("Cannot serialise: the text would be too long".to_owned()),
+            false => Ok(()),
+        }
+    }
+
     fn value(&mut self, value: &Value, depth: u32) -> Result<(), String> {
+        self.step()?;
         match value {
             Value::Nil => self.text.extend_from_slice(b"null"),
             Value::LightUserData(pointer) if pointer.0.is_null() => self.text.extend_from_slice(b"null"),
@@ -68,7 +97,7 @@ impl Encoder<'_> {
     }
 
     fn table(&mut self, table: &Table, depth: u32) -> Result<(), String> {
-        if depth > self.settings.encode_depth_max {
+        if depth > self.settings.encode_depth_max.min(DEPTH_MAX) {
             return Err(format!("Cannot serialise, excessive nesting ({depth})"));
         }
         match self.array_len(table)? {
@@ -78,9 +107,10 @@ impl Encoder<'_> {
     }
 
     /// The length of a table that is an array; an empty one is an object.
-    fn array_len(&self, table: &Table) -> Result<Option<u64>, String> {
+    fn array_len(&mut self, table: &Table) -> Result<Option<u64>, String> {
         let (mut max, mut count) = (0u64, 0u64);
         for pair in table.pairs::<Value, Value>() {
+            self.step()?;
             let number = match pair.map_err(|error| error.to_string())?.0 {
                 Value::Integer(number) => number as f64,
                 Value::Number(number) => number,
