@@ -116,7 +116,7 @@ fn only_writes_write_keys() {
             Access::Write => assert!(writes_some, "{name}"),
             Access::Exclusive => assert!(specs.is_empty(), "{name}"),
             // WATCH names keys, which it neither reads nor writes.
-            // What a script does to its keys is not known before it runs.
+            // A script may write keys or not: nobody knows before it runs.
             Access::None if matches!(entry.command.body, Body::Script(_)) => {}
             Access::None | Access::Read => assert!(!writes_some, "{name}"),
         }
@@ -130,7 +130,7 @@ fn a_command_has_access_to_rows_if_it_runs_over_them() {
         let is_over_rows = match command.body {
             Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) => true,
             Body::Host(_) | Body::Act(_) | Body::Engine(_) | Body::Container => false,
-            // What it does depends on the script.
+            // A script decides by itself whether it touches rows.
             Body::Script(_) => continue,
         };
         assert_eq!(command.access != Access::None, is_over_rows, "{name}");

@@ -93,6 +93,8 @@ impl RunState {
         Raised::Halted.into()
     }
 
+    /// Looks whether the run goes on.
+    ///
     /// # Errors
     /// The run has ended.
     pub fn goes_on(&self) -> Result<()> {

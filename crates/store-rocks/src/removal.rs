@@ -44,6 +44,7 @@ impl Removal {
         const PATIENCE: Duration = Duration::from_secs(10);
         self.pace(true);
         let begun = Instant::now();
+        // RocksDB tells nobody when it has removed a file. Nothing runs on the base yet.
         while self.trash_bytes() > 0 && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }

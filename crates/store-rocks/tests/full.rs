@@ -168,7 +168,7 @@ fn tables_that_a_kill_left_are_room_for_an_open() {
     };
     let (directory, filler) = (disk.path().join("base"), disk.path().join("filler"));
     let mut refused_with = Vec::new();
-    // What is not needed goes slowly, as it does where there is much of it.
+    // Tables that nobody needs go slowly, as they do where there are many.
     let options = Options { removal_bytes_per_s: 1 << 20, ..Options::default() };
     // With the room that the flush's files leave, the base finds room for its manifest, or also for its options.
     let base = Rocks::open(&directory, options.clone()).expect("the base opens");

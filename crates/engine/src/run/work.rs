@@ -116,7 +116,7 @@ impl Work {
         let of = |id: CommandId| {
             let Entry { command, flags, .. } = table.entry(id);
             match command.body {
-                // What it does, its calls say.
+                // A script writes by its calls, which are looked at one by one.
                 Body::Script(_) => (command.access != Access::Read, false),
                 _ => (flags.has(Flag::Write), flags.has(Flag::Denyoom)),
             }
