@@ -7,6 +7,7 @@
 
 use crate::event_loop::hand_over::hand_over;
 use crate::event_loop::rest::{Rest, SHORT_STEP_BYTES};
+use crate::event_loop::round::{Recent, SMALL_BYTES};
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::{Output, SPARE_BYTES_MAX};
 use crate::stream::{Reader, Writer};
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::ReadBuf;
 
 /// The size from which replies leave before other connections have their turn, if they need not wait for the log:
@@ -40,8 +41,8 @@ const CLOSING_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The time between looks whether there is room again.
 const ROOM_POLL: Duration = Duration::from_millis(10);
 
-/// The most bytes that one write gives to a socket: more than usual replies, and no more than fits a round.
-const WRITE_BYTES_MAX: usize = 1 << 20;
+/// The most bytes that one write gives to a socket: more than usual replies, and little beside a round.
+const WRITE_BYTES_MAX: usize = 256 << 10;
 
 /// The length up to which replies count for no limit: each client of Redis has a buffer for as much anyway.
 const UNLIMITED_BYTES: usize = 16 << 10;
@@ -78,6 +79,8 @@ pub struct Connection {
     unread_since_us: Cell<u64>,
     /// The turns since the last tick: when the first began, how many commands have run, and whether they had to wait.
     turns: Cell<Turns>,
+    /// The length of its replies of late.
+    recent: Cell<Recent>,
 }
 
 struct State {
@@ -132,7 +135,7 @@ impl From<Lost> for End {
 pub enum Sending {
     /// Replies of a turn of its own: the turn bounds them.
     Turn,
-    /// One of many that have something to send: as much as fits the round.
+    /// One of many that have something to send: what is small, or as much as fits the round.
     Round,
 }
 
@@ -174,6 +177,7 @@ impl Connection {
             last_active_us: Cell::new(now_us),
             unread_since_us: Cell::new(0),
             turns: Cell::default(),
+            recent: Cell::default(),
         }
     }
 
@@ -220,6 +224,7 @@ impl Connection {
                     let turns = self.turns.get();
                     self.turns.set(Turns { waited: true, ..turns });
                 }
+                poll_fn(|cx| event_loop.rounds.poll(cx, self.recent.get())).await;
                 next = self.run_rest(event_loop, rest);
             }
         }
@@ -274,6 +279,9 @@ impl Connection {
     ) -> Poll<Result<Next, Lost>> {
         if self.lost.get() {
             return Poll::Ready(Err(Lost));
+        }
+        if event_loop.rounds.poll(cx, self.recent.get()).is_pending() {
+            return Poll::Pending;
         }
         let mut scratch = event_loop.scratch.borrow_mut();
         let bytes_max = if event_loop.engine.waits_for_room() { SHORT_STEP_BYTES } else { scratch.len() };
@@ -400,6 +408,9 @@ impl Connection {
         let before = out.len();
         let turn = worker.turn(session, input, out, began_us / 1000);
         let grown = out.len() - before;
+        self.recent.set(self.recent.get().after(grown));
+        let took_us = if grown > SMALL_BYTES { now_us().saturating_sub(began_us) } else { 0 };
+        event_loop.rounds.on_work(grown, Duration::from_micros(took_us));
 
         let at_once = worker.has_slow_company() || out.len() >= LEAVES_AT_ONCE_BYTES;
         session.push_deferred(output);
@@ -473,7 +484,7 @@ impl Connection {
         self.draining.set(!matches!(sent, Sent::All));
         match sent {
             Sent::All => {}
-            Sent::Later => event_loop.send_later(self.clone()),
+            Sent::Later => event_loop.rounds.send_later(self.clone()),
             Sent::Full => _ = tokio::task::spawn_local(self.clone().drain(event_loop.clone())),
         }
     }
@@ -542,14 +553,15 @@ impl Connection {
                 self.wake_if_drained(output);
                 return Sent::All;
             }
-            if sending == Sending::Round && !event_loop.has_round() {
+            if sending == Sending::Round && ready.len() > SMALL_BYTES && !event_loop.rounds.may_send() {
                 output.shrink(&mut event_loop.spares.borrow_mut());
                 return Sent::Later;
             }
             let asked = ready.len().min(WRITE_BYTES_MAX);
+            let began = (asked > SMALL_BYTES).then(Instant::now);
             match self.writer.try_write(&ready[..asked]) {
                 Ok(count) => {
-                    event_loop.on_sent(count, sending);
+                    event_loop.on_sent(count, began.map_or(Duration::ZERO, |began| began.elapsed()));
                     output.on_sent(count, &mut event_loop.spares.borrow_mut());
                     self.wake_if_drained(output);
                     if output.unsent() > 0 {

@@ -5,14 +5,17 @@
 //! more task, woken by the first of them, or because there is work for the I/O pool. Since the runtime's queue is first
 //! in, first out, the tick runs after all connections that the same poll made ready; it lets the log write once, and
 //! then each connection's replies leave with one write, if the log is as durable as they ask. Connections that have to
-//! wait stay listed until the log says that it has got further. Replies beyond what a round may write leave in rounds
-//! of their own, between which every connection has a turn.
+//! wait stay listed until the log says that it has got further.
+//!
+//! What is made and sent between two looks at the sockets is a round, and bounded: see `round`.
 
 mod connection;
 mod hand_over;
 mod rest;
+mod round;
 
 use crate::event_loop::connection::{Connection, Sending};
+use crate::event_loop::round::Rounds;
 use crate::mailbox::Mailbox;
 use crate::output::Spares;
 use crate::replication::Replication;
@@ -22,7 +25,7 @@ use haypile_config::{Config, Limit};
 use haypile_engine::{Counters, Engine, Event, Inbox, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,9 +41,6 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because
 /// the replies of all of them leave in one tick.
 const TASKS_PER_POLL: u32 = 256;
-
-/// Bytes that leave before every connection has another turn: a millisecond's work, or less.
-const ROUND_BYTES_MAX: usize = 4 << 20;
 
 /// The time between looks at work that no client asks for: expired keys, idle clients.
 const CRON: Duration = Duration::from_millis(100);
@@ -70,12 +70,7 @@ pub struct EventLoop {
     /// How much a client may leave unread, by its kind, and the version of the settings that it was read from.
     output_limits: Cell<OutputLimits>,
     limits_version: Cell<u64>,
-    /// Bytes that have left in this round.
-    round_bytes: Cell<usize>,
-    /// Connections with replies for the next round, which their sockets may take.
-    late: RefCell<VecDeque<Rc<Connection>>>,
-    /// Wakes the task that sends for `late`.
-    later: RefCell<Option<Waker>>,
+    pub rounds: Rounds,
 }
 
 /// The `client-output-buffer-limit` of the kinds of clients that exist here.
@@ -143,14 +138,12 @@ pub fn run(
         tick_is_wanted: Cell::new(false),
         output_limits: Cell::new(output_limits),
         limits_version: Cell::new(limits_version),
-        round_bytes: Cell::new(0),
-        late: RefCell::default(),
-        later: RefCell::default(),
+        rounds: Rounds::default(),
     });
     event_loop.engine.begin_round(index);
     runtime.block_on(async {
         tokio::task::spawn_local(event_loop.clone().ticks());
-        tokio::task::spawn_local(event_loop.clone().send_late());
+        tokio::task::spawn_local(event_loop.clone().rounds());
         tokio::task::spawn_local(event_loop.clone().read_mail());
         tokio::task::spawn_local(event_loop.clone().look_after());
         while !mailbox.is_stopped() {
@@ -196,43 +189,18 @@ impl EventLoop {
         self.output_limits.get()
     }
 
-    /// Tells whether more bytes may leave in this round.
-    pub fn has_round(&self) -> bool {
-        self.round_bytes.get() < ROUND_BYTES_MAX
-    }
-
     /// Counts bytes that have left.
-    pub fn on_sent(&self, bytes: usize, sending: Sending) {
-        if sending == Sending::Round {
-            self.round_bytes.set(self.round_bytes.get() + bytes);
-        }
+    pub fn on_sent(&self, bytes: usize, took: Duration) {
+        self.rounds.on_work(bytes, took);
         self.counters().output_bytes.add(bytes as u64);
         self.counters().writes.add(1);
     }
 
-    /// Sends for a connection in the next round, behind those that wait for it already.
-    pub fn send_later(&self, connection: Rc<Connection>) {
-        self.late.borrow_mut().push_back(connection);
-        if let Some(later) = &*self.later.borrow() {
-            later.wake_by_ref();
-        }
-    }
-
-    /// Sends in the next round the bytes that did not leave in their own.
-    async fn send_late(self: Rc<Self>) {
-        poll_fn(|cx| {
-            *self.later.borrow_mut() = Some(cx.waker().clone());
-            Poll::Ready(())
-        })
-        .await;
+    /// Sends in the rounds that follow the bytes that did not leave in their own.
+    async fn rounds(self: Rc<Self>) {
         loop {
-            poll_fn(|_| if self.late.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }).await;
-            self.round_bytes.set(0);
-            while self.has_round() {
-                let Some(connection) = self.late.borrow_mut().pop_front() else { break };
-                connection.go_on_sending(&self);
-            }
-            tokio::task::yield_now().await;
+            self.rounds.next().await;
+            self.rounds.go_on(|connection| connection.go_on_sending(&self));
         }
     }
 
@@ -279,7 +247,6 @@ impl EventLoop {
     /// Writes the log once, then sends all replies that are durable; work for the disk begins after that.
     fn end_of_tick(self: &Rc<Self>) {
         self.tick_is_wanted.set(false);
-        self.round_bytes.set(0);
         let confirmed = self.write_log();
         // Connections that become dirty while these are written belong to the next tick.
         let mut round = self.dirty.take();
