@@ -27,12 +27,13 @@ const FINISH: &CStr = c"haypile.finish";
 /// The name of the real table of globals in Lua's registry.
 const GLOBALS: &CStr = c"haypile.globals";
 
-/// Makes the function around a script: it takes a chunk and an error handler, sets KEYS and ARGV in `globals` to what
-/// the thread's [`RunState`] says, runs the chunk, and returns whether it has come to its end, and its value or error.
-pub(crate) fn runner(lua: &Lua, globals: &Table) -> Result<Function> {
+/// Makes the functions around a script and around a function of a library. The first takes a chunk and an error handler,
+/// sets KEYS and ARGV in `globals` to what the thread's [`RunState`] says, runs the chunk, and returns whether it has come
+/// to its end, and its value or error. The second does the same with a function, to which it gives both as arguments.
+pub(crate) fn runners(lua: &Lua, globals: &Table) -> Result<(Function, Function)> {
     lua.set_named_registry_value(GLOBALS.to_str().expect("it is ASCII"), globals)?;
     // SAFETY: as in `functions`.
-    unsafe { lua.create_c_function(run_chunk) }
+    unsafe { Ok((lua.create_c_function(run_chunk)?, lua.create_c_function(run_function)?)) }
 }
 
 /// Makes `redis.call` and `redis.pcall`. `finish` is called with true where an error is to be raised.
@@ -65,6 +66,20 @@ unsafe extern "C-unwind" fn run_chunk(state: *mut lua_State) -> c_int {
         lua_setfield(state, -2, c"ARGV".as_ptr());
         lua_pushvalue(state, 1);
         let status = lua_pcall(state, 0, 1, 2);
+        lua_pushboolean(state, c_int::from(status == 0));
+        lua_insert(state, -2);
+    }
+    2
+}
+
+unsafe extern "C-unwind" fn run_function(state: *mut lua_State) -> c_int {
+    // SAFETY: as in `run_chunk`.
+    unsafe {
+        let (keys, args) = RUN.with(|run| run.inputs.get());
+        lua_pushvalue(state, 1);
+        push_strings(state, keys);
+        push_strings(state, args);
+        let status = lua_pcall(state, 2, 1, 2);
         lua_pushboolean(state, c_int::from(status == 0));
         lua_insert(state, -2);
     }

@@ -1,8 +1,9 @@
-//! An interpreter: compiled scripts, and the run of one.
+//! An interpreter: compiled scripts, loaded libraries, and the run of one.
 
 use crate::failure::{self, Place};
 use crate::libraries::random::Random;
 use crate::libraries::{bit, cjson, cmsgpack, structs};
+use crate::library::{self, Registered, Registering, register_function};
 use crate::memory::Bounded;
 use crate::redis;
 use crate::sandbox;
@@ -14,6 +15,7 @@ use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Value, VmStat
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Instructions after which the server is asked whether the run goes on: some ten microseconds.
 const INSTRUCTIONS: u32 = 2000;
@@ -28,13 +30,37 @@ pub struct Bounds {
     pub memory_bytes: usize,
 }
 
-/// A script with its arguments.
+/// The text that a run executes. The first line of each is not for Lua.
+#[derive(Clone, Copy, Debug)]
+pub enum Program<'a> {
+    /// A script.
+    Script {
+        text: &'a [u8],
+        /// Bytes of the first line.
+        head_bytes: usize,
+    },
+    /// A library: the run registers its functions.
+    Library {
+        /// The library itself: an interpreter loads it once, and again when another one has its name.
+        identity: &'a Arc<[u8]>,
+        text: &'a [u8],
+        /// Bytes of the first line.
+        head_bytes: usize,
+    },
+    /// A function of a library, which is loaded if it is not yet: the one of the run's name.
+    Function {
+        identity: &'a Arc<[u8]>,
+        text: &'a [u8],
+        /// Bytes of the first line.
+        head_bytes: usize,
+    },
+}
+
+/// A script or a function with its arguments.
 pub struct Run<'a> {
-    /// The name of the script in errors: its SHA-1 in hex digits.
+    /// Its name in errors: that of the function, or the script's SHA-1 in hex digits.
     pub name: &'a str,
-    pub text: &'a [u8],
-    /// Bytes of the first line, which Lua does not see.
-    pub shebang_bytes: usize,
+    pub program: Program<'a>,
     pub keys: &'a [&'a [u8]],
     pub args: &'a [&'a [u8]],
     /// The seed of `math.random`.
@@ -61,6 +87,16 @@ pub struct Interpreter {
     chunks: HashMap<Box<str>, Function>,
     bounds: Bounds,
     runner: Function,
+    function_runner: Function,
+    environment: sandbox::Environment,
+    registering: Registering,
+    libraries: Vec<Loaded>,
+}
+
+/// A library that was loaded.
+struct Loaded {
+    identity: Arc<[u8]>,
+    functions: Vec<Registered>,
 }
 
 /// An error that has ended a script.
@@ -68,6 +104,19 @@ struct Failure {
     /// Its code first.
     message: Vec<u8>,
     place: Option<Place>,
+}
+
+/// The end of a run that has no value.
+enum NotRun {
+    /// The library cannot be loaded: the reply.
+    NotLoaded(Vec<u8>),
+    Failed(Error),
+}
+
+impl From<Error> for NotRun {
+    fn from(error: Error) -> NotRun {
+        NotRun::Failed(error)
+    }
 }
 
 impl Interpreter {
@@ -91,32 +140,45 @@ impl Interpreter {
             ("cmsgpack", cmsgpack::library(&lua)?),
             ("struct", structs::library(&lua)?),
         ];
-        let globals = sandbox::globals(&lua, &libraries, &random)?;
+        let registering = Registering::default();
+        let loading = redis::loading_library(&lua, version, register_function(&lua, &registering)?)?;
+        let environment = sandbox::globals(&lua, &libraries, loading, &random)?;
         let failed = Rc::<RefCell<Option<Failure>>>::default();
         let handler = handler(&lua, &failed)?;
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
             ask_whether_it_goes_on()?;
             Ok(VmState::Continue)
         })?;
-        let runner = crate::call::runner(&lua, &globals)?;
-        let chunks = HashMap::new();
-        Ok(Interpreter { lua, random, json, failed, handler, chunks, bounds, runner })
+        let (runner, function_runner) = crate::call::runners(&lua, &environment.globals)?;
+        Ok(Interpreter {
+            lua,
+            random,
+            json,
+            failed,
+            handler,
+            chunks: HashMap::new(),
+            bounds,
+            runner,
+            function_runner,
+            environment,
+            registering,
+            libraries: Vec::new(),
+        })
     }
 
     /// Compiles a script, so that its run finds it compiled.
     ///
     /// # Errors
     /// The text is no Lua; the message of the compiler.
-    pub fn compile(&mut self, name: &str, text: &[u8], shebang_bytes: usize) -> Result<(), String> {
-        self.chunk(name, text, shebang_bytes).map(drop)
+    pub fn compile(&mut self, name: &str, text: &[u8], head_bytes: usize) -> Result<(), String> {
+        self.chunk(name, text, head_bytes).map(drop)
     }
 
-    fn chunk(&mut self, name: &str, text: &[u8], shebang_bytes: usize) -> Result<Function, String> {
+    fn chunk(&mut self, name: &str, text: &[u8], head_bytes: usize) -> Result<Function, String> {
         if let Some(chunk) = self.chunks.get(name) {
             return Ok(chunk.clone());
         }
-        let chunk =
-            self.lua.load(&text[shebang_bytes..]).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
+        let chunk = self.lua.load(&text[head_bytes..]).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
         let chunk = chunk.into_function().map_err(|error| failure::message_of(&error))?;
         if self.chunks.len() >= CHUNKS_MAX {
             self.chunks.clear();
@@ -140,27 +202,47 @@ impl Interpreter {
         self.lua.used_memory()
     }
 
-    /// Runs a script.
+    /// The functions of a library that was loaded.
+    pub(crate) fn functions(&self, identity: &Arc<[u8]>) -> Vec<library::Function> {
+        let loaded = self.libraries.iter().find(|loaded| Arc::ptr_eq(&loaded.identity, identity));
+        let functions = loaded.into_iter().flat_map(|loaded| &loaded.functions);
+        functions.map(|registered| registered.function.clone()).collect()
+    }
+
+    /// Runs a script, a library or a function.
     pub fn run(&mut self, run: &Run<'_>, server: &mut dyn Server) -> Outcome {
-        let chunk = match self.chunk(run.name, run.text, run.shebang_bytes) {
-            Ok(chunk) => chunk,
-            Err(why) => {
-                let why = format!("ERR Error compiling script (new function): {why}");
-                return Outcome::Reply(Reply::error(why));
-            }
+        let chunk = match run.program {
+            Program::Script { text, head_bytes } => match self.chunk(run.name, text, head_bytes) {
+                Ok(chunk) => Some(chunk),
+                Err(why) => {
+                    let why = format!("ERR Error compiling script (new function): {why}");
+                    return Outcome::Reply(Reply::error(why));
+                }
+            },
+            Program::Library { .. } | Program::Function { .. } => None,
         };
         RUN.with(|state| state.reset());
         self.random.borrow_mut().seed(run.seed as u32);
         *self.json.borrow_mut() = Default::default();
         *self.failed.borrow_mut() = None;
-        RUN.with(|state| state.inputs.set((Strings::of(run.keys), Strings::of(run.args))));
         let result = {
             let bytes = self.bounds.memory_bytes.min(self.lua.used_memory() + run.memory_bytes);
-            let bounded = Bounded::new(&self.lua, bytes);
-            let run = || self.runner.call::<(bool, Value)>((&chunk, &self.handler));
-            bounded.and_then(|_bounded| SERVER.set(&mut *server, run))
+            let lua = self.lua.clone();
+            let bounded = Bounded::new(&lua, bytes);
+            bounded.map_err(Into::into).and_then(|_bounded| {
+                SERVER.set(&mut *server, || match (chunk, run.program) {
+                    (Some(chunk), _) => Ok(self.enter(&self.runner, &chunk, run)?),
+                    (None, Program::Function { identity, text, head_bytes }) => {
+                        self.load(identity, text, head_bytes, true)?;
+                        Ok(self.enter(&self.function_runner, &self.callback(identity, run.name), run)?)
+                    }
+                    (None, Program::Library { identity, text, head_bytes }) => {
+                        self.load(identity, text, head_bytes, false).map(|()| (true, Value::Nil))
+                    }
+                    (None, Program::Script { .. }) => unreachable!("its chunk was made"),
+                })
+            })
         };
-        RUN.with(|state| state.inputs.set(Default::default()));
         let no_memory = RUN.with(|state| {
             *state.reply.borrow_mut() = None;
             state.no_memory.take()
@@ -174,7 +256,13 @@ impl Interpreter {
         let why = match result {
             Ok((true, value)) => return self.reply(run.name, value, server),
             Ok((false, value)) => failure::text_of(&value),
-            Err(error) => failure::message_of(&error).into_bytes(),
+            Err(NotRun::NotLoaded(why)) => {
+                return match no_memory.then(|| server.takes_long()) {
+                    Some(Err(halted)) => Outcome::Halted(halted),
+                    _ => Outcome::Reply(Reply::error_bytes(why)),
+                };
+            }
+            Err(NotRun::Failed(error)) => failure::message_of(&error).into_bytes(),
         };
         if (no_memory || why == failure::NO_MEMORY)
             && let Err(why) = server.takes_long()
@@ -182,6 +270,49 @@ impl Interpreter {
             return Outcome::Halted(why);
         }
         Outcome::Reply(self.failure(run.name, why))
+    }
+
+    /// Runs a chunk or a function with the keys and arguments of a run. Returns whether it has come to its end, and its
+    /// value or error.
+    fn enter(&self, runner: &Function, program: &Function, run: &Run<'_>) -> mlua::Result<(bool, Value)> {
+        RUN.with(|state| state.inputs.set((Strings::of(run.keys), Strings::of(run.args))));
+        let ended = runner.call::<(bool, Value)>((program, &self.handler));
+        RUN.with(|state| state.inputs.set(Default::default()));
+        ended
+    }
+
+    /// Loads a library, unless it is loaded. Others that only this interpreter still knows are forgotten.
+    fn load(&mut self, identity: &Arc<[u8]>, text: &[u8], head_bytes: usize, is_quiet: bool) -> Result<(), NotRun> {
+        if self.libraries.iter().any(|loaded| Arc::ptr_eq(&loaded.identity, identity)) {
+            return Ok(());
+        }
+        self.libraries.retain(|loaded| Arc::strong_count(&loaded.identity) > 1);
+        let chunk = self.lua.load(&text[head_bytes..]).set_name("@user_function");
+        let chunk = chunk.set_mode(mlua::chunk::ChunkMode::Text).set_environment(self.environment.functions.clone());
+        let chunk = chunk.into_function().map_err(|error| {
+            NotRun::NotLoaded(format!("ERR Error compiling function: {}", failure::message_of(&error)).into_bytes())
+        })?;
+        *self.registering.borrow_mut() = Some(Vec::new());
+        RUN.with(|state| state.quiet.set(is_quiet));
+        let ended = self.environment.load_with(|| self.runner.call::<(bool, Value)>((chunk, &self.handler)));
+        RUN.with(|state| state.quiet.set(false));
+        let functions = self.registering.take().unwrap_or_default();
+        let (is_loaded, error) = ended?;
+        if !is_loaded {
+            let failure = self.failed.borrow_mut().take();
+            let message = failure.map_or_else(|| failure::text_of(&error), |failure| failure.message);
+            return Err(NotRun::NotLoaded([b"ERR Error registering functions: ", &message[..]].concat()));
+        }
+        self.libraries.push(Loaded { identity: identity.clone(), functions });
+        Ok(())
+    }
+
+    /// The function of a name, in either case, of a loaded library.
+    fn callback(&self, identity: &Arc<[u8]>, name: &str) -> Function {
+        let loaded = self.libraries.iter().find(|loaded| Arc::ptr_eq(&loaded.identity, identity));
+        let mut functions = loaded.into_iter().flat_map(|loaded| &loaded.functions);
+        let named = functions.find(|registered| registered.function.name.eq_ignore_ascii_case(name.as_bytes()));
+        named.expect("a library registers the same functions each time").callback.clone()
     }
 
     fn reply(&self, name: &str, value: Value, server: &mut dyn Server) -> Outcome {

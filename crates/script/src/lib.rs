@@ -12,6 +12,7 @@ pub mod server;
 mod call;
 mod failure;
 mod libraries;
+mod library;
 mod memory;
 mod redis;
 mod sandbox;
@@ -20,9 +21,10 @@ mod state;
 mod to_lua;
 mod to_reply;
 
-pub use interpreter::{Bounds, Interpreter, Outcome, Run};
+pub use interpreter::{Bounds, Interpreter, Outcome, Program, Run};
+pub use library::{Function, LOAD_TIME_MAX, functions_of};
 pub use server::{Halted, LogLevel, Server};
-pub use shebang::{Flags, Shebang};
+pub use shebang::{Flags, LibraryHead, Shebang};
 
 /// The SHA-1 of a script's text in 40 hex digits, by which clients call it.
 pub fn sha1_hex(text: &[u8]) -> String {

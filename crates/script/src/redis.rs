@@ -17,7 +17,6 @@ pub(crate) fn library(lua: &Lua, version: &str) -> Result<Table> {
     redis.raw_set("error_reply", lua.create_function(|lua, args| single(lua, args, "err"))?)?;
     redis.raw_set("status_reply", lua.create_function(|lua, args| single(lua, args, "ok"))?)?;
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
-    redis.raw_set("log", lua.create_function(log)?)?;
     redis.raw_set("setresp", lua.create_function(set_protocol)?)?;
     redis.raw_set("set_repl", lua.create_function(set_replication)?)?;
     redis.raw_set("replicate_commands", lua.create_function(|_, _: MultiValue| Ok(true))?)?;
@@ -25,15 +24,29 @@ pub(crate) fn library(lua: &Lua, version: &str) -> Result<Table> {
     redis.raw_set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;
     redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
     redis.raw_set("acl_check_cmd", lua.create_function(permits)?)?;
-    for (name, level) in [("LOG_DEBUG", 0), ("LOG_VERBOSE", 1), ("LOG_NOTICE", 2), ("LOG_WARNING", 3)] {
-        redis.raw_set(name, level)?;
-    }
     for (name, flags) in [("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)] {
         redis.raw_set(name, flags)?;
     }
-    redis.raw_set("REDIS_VERSION", version)?;
-    redis.raw_set("REDIS_VERSION_NUM", version_number(version))?;
+    add_common(lua, &redis, version)?;
     Ok(redis)
+}
+
+/// Makes the table that libraries see while they are loaded.
+pub(crate) fn loading_library(lua: &Lua, version: &str, register_function: mlua::Function) -> Result<Table> {
+    let redis = lua.create_table()?;
+    redis.raw_set("register_function", register_function)?;
+    add_common(lua, &redis, version)?;
+    Ok(redis)
+}
+
+/// Adds what both tables have.
+fn add_common(lua: &Lua, redis: &Table, version: &str) -> Result<()> {
+    redis.raw_set("log", lua.create_function(log)?)?;
+    for (name, level) in [("LOG_DEBUG", 0), ("LOG_VERBOSE", 1), ("LOG_NOTICE", 2), ("LOG_WARNING", 3)] {
+        redis.raw_set(name, level)?;
+    }
+    redis.raw_set("REDIS_VERSION", version)?;
+    redis.raw_set("REDIS_VERSION_NUM", version_number(version))
 }
 
 /// `7.2.0` as 0x070200.
@@ -108,7 +121,9 @@ fn log(lua: &Lua, args: MultiValue) -> Result<()> {
             line.extend_from_slice(&text.as_bytes());
         }
     }
-    SERVER.with(|server| server.log(level, &line));
+    if !RUN.with(|run| run.quiet.get()) {
+        SERVER.with(|server| server.log(level, &line));
+    }
     Ok(())
 }
 

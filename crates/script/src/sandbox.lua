@@ -217,7 +217,24 @@ raw.setmetatable(seen_globals, {
 })
 globals._G = seen_globals
 
+-- What libraries see: those without KEYS and ARGV, and while they are loaded only what registers their functions.
+
+local function_globals = {}
+for name, value in raw.pairs(globals) do function_globals[name] = value end
+raw.setmetatable(function_globals, { __index = host.refuse_unknown })
+local loading_redis = raw.setmetatable(host.loading, { __index = host.refuse_unknown })
+local loading = raw.setmetatable({ redis = protect(loading_redis) }, { __index = host.refuse_unknown })
+local seen_functions = {}
+real_of[seen_functions] = function_globals
+function_globals._G = seen_functions
+local of_functions = {
+  __index = function_globals, __newindex = host.refuse_write, __metatable = protect({ __index = host.refuse_unknown }),
+}
+raw.setmetatable(seen_functions, of_functions)
+
 return {
   globals = globals,
   seen_globals = seen_globals,
+  seen_functions = seen_functions,
+  set_loading = function(is_loading) of_functions.__index = is_loading and loading or function_globals end,
 }

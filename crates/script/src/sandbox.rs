@@ -7,19 +7,44 @@ use crate::failure::{self, OWN_CHUNK, Raised};
 use crate::libraries::random::Random;
 use crate::libraries::type_name;
 use crate::state::{RUN, ask_before_long, ask_whether_it_goes_on};
-use mlua::{Lua, MultiValue, Result, Table, Value};
+use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Makes the globals, with these libraries among them, and makes them those of all chunks from now on. Returns the real
-/// table, in which KEYS and ARGV are set.
-pub(crate) fn globals(lua: &Lua, libraries: &[(&str, Table)], random: &Rc<RefCell<Random>>) -> Result<Table> {
+/// The globals of an interpreter.
+pub(crate) struct Environment {
+    /// The real table behind those of scripts, in which KEYS and ARGV are set.
+    pub globals: Table,
+    /// Those that libraries and their functions see.
+    pub functions: Table,
+    set_loading: Function,
+}
+
+impl Environment {
+    /// Runs something while libraries see what they may use when they are loaded.
+    pub fn load_with<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.set_loading.call::<()>(true)?;
+        let result = run();
+        self.set_loading.call::<()>(false)?;
+        result
+    }
+}
+
+/// Makes the globals, with these libraries among them, and makes them those of all chunks from now on. `loading` is the
+/// table `redis` of libraries that are being loaded.
+pub(crate) fn globals(
+    lua: &Lua,
+    libraries: &[(&str, Table)],
+    loading: Table,
+    random: &Rc<RefCell<Random>>,
+) -> Result<Environment> {
     let host = lua.create_table()?;
     let named = lua.create_table()?;
     for (name, library) in libraries {
         named.raw_set(*name, library)?;
     }
     host.raw_set("libraries", named)?;
+    host.raw_set("loading", loading)?;
     add_refusals(lua, &host)?;
     add_caught(lua, &host)?;
     host.raw_set("kilobytes", lua.create_function(|lua, ()| Ok(lua.used_memory() as f64 / 1024.0))?)?;
@@ -27,7 +52,11 @@ pub(crate) fn globals(lua: &Lua, libraries: &[(&str, Table)], random: &Rc<RefCel
     add_guards(lua, &host)?;
     let made: Table = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK).call(host)?;
     lua.set_globals(made.raw_get("seen_globals")?)?;
-    made.raw_get("globals")
+    Ok(Environment {
+        globals: made.raw_get("globals")?,
+        functions: made.raw_get("seen_functions")?,
+        set_loading: made.raw_get("set_loading")?,
+    })
 }
 
 fn add_refusals(lua: &Lua, host: &Table) -> Result<()> {

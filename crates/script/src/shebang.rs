@@ -1,4 +1,6 @@
-//! The first line of a script or library, `#!lua name=… flags=…`.
+//! The first line of a script, `#!lua flags=…`, or of a library, `#!lua name=…`.
+
+use haypile_resp::inline;
 
 /// The flags of a script or a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,5 +76,60 @@ impl Shebang {
             }
         }
         Ok(Shebang { flags: Some(flags), bytes })
+    }
+}
+
+/// The first line of a library as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryHead {
+    pub name: Vec<u8>,
+    /// The bytes of the line, its end left out.
+    pub bytes: usize,
+}
+
+impl LibraryHead {
+    /// Reads the first line of a library.
+    ///
+    /// # Errors
+    /// Redis's reply to a line that is wrong.
+    pub fn of_library(text: &[u8]) -> Result<LibraryHead, Vec<u8>> {
+        const INVALID: &[u8] = b"ERR Invalid library metadata";
+        if !text.starts_with(b"#!") {
+            return Err(b"ERR Missing library metadata".to_vec());
+        }
+        let bytes = text.iter().position(|byte| *byte == b'\n').ok_or(INVALID)?;
+        let words = inline::split(&text[..bytes]).map_err(|_| INVALID)?;
+        let mut words = words.as_args().iter();
+        let engine = words.next().unwrap_or_default().get(2..).unwrap_or_default().to_vec();
+        let mut name: Option<Vec<u8>> = None;
+        for word in words {
+            let value = word.split_at_checked(5).filter(|(option, _)| option.eq_ignore_ascii_case(b"name="));
+            let Some((_, value)) = value else {
+                return Err([b"ERR Invalid metadata value given: ", word].concat());
+            };
+            if name.replace(value.to_vec()).is_some() {
+                return Err(b"ERR Invalid metadata value, name argument was given multiple times".to_vec());
+            }
+        }
+        let name = name.ok_or(b"ERR Library name was not given")?;
+        check_name(&name)?;
+        if !engine.eq_ignore_ascii_case(b"lua") {
+            return Err([b"ERR Engine '", &engine[..], b"' not found"].concat());
+        }
+        Ok(LibraryHead { name, bytes })
+    }
+}
+
+/// Looks at the name of a library or a function.
+///
+/// # Errors
+/// Redis's reply to one that has other characters, or none.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static [u8]> {
+    match !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+        true => Ok(()),
+        false => {
+            Err(b"ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one \
+                       character long")
+        }
     }
 }

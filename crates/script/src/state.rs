@@ -28,6 +28,8 @@ pub(crate) struct RunState {
     pub panic: RefCell<Option<Box<dyn Any + Send>>>,
     /// An allocation beyond the bound has ended the script.
     pub no_memory: Cell<bool>,
+    /// What is written to the log was written before.
+    pub quiet: Cell<bool>,
     /// Coroutines that the run has made.
     pub coroutines: Cell<u32>,
     /// KEYS and ARGV of the run.
@@ -85,6 +87,7 @@ impl RunState {
         *self.reply.borrow_mut() = None;
         *self.panic.borrow_mut() = None;
         self.no_memory.set(false);
+        self.quiet.set(false);
     }
 
     /// Notes that the run has ended.

@@ -1,7 +1,10 @@
 //! Replies of scripts, as redis-server 7.0 gives them: each row is a script and its reply.
 
 use haypile_resp::{Args, Protocol, Reply};
-use haypile_script::{Bounds, Halted, Interpreter, LogLevel, Outcome, Run, Server, sha1_hex};
+use haypile_script::{
+    Bounds, Halted, Interpreter, LibraryHead, LogLevel, Outcome, Program, Run, Server, functions_of, sha1_hex,
+};
+use std::sync::Arc;
 
 /// A server that knows a handful of commands.
 #[derive(Default)]
@@ -71,8 +74,7 @@ fn run_on(interpreter: &mut Interpreter, text: &[u8], server: &mut Fake) -> Outc
     let name = sha1_hex(text);
     let run = Run {
         name: &name,
-        text,
-        shebang_bytes: 0,
+        program: Program::Script { text, head_bytes: 0 },
         keys: &[b"key"],
         args: &[b"one", b"two"],
         seed: 9,
@@ -471,8 +473,7 @@ fn what_the_host_does_for_a_script_is_bounded() {
     ] {
         let run = Run {
             name: "x",
-            text: text.as_bytes(),
-            shebang_bytes: 0,
+            program: Program::Script { text: text.as_bytes(), head_bytes: 0 },
             keys: &[],
             args: &[],
             seed: 1,
@@ -480,5 +481,163 @@ fn what_the_host_does_for_a_script_is_bounded() {
         };
         let mut interpreter = Interpreter::new("7.2.0", Bounds { memory_bytes: 64 << 20 }).expect("an interpreter");
         assert_eq!(shown(interpreter.run(&run, &mut OnLoop), Protocol::Resp2), "Dropped", "{text}");
+    }
+}
+
+/// Loads a library; the names of its functions, or the error.
+fn loaded(body: &str) -> String {
+    let text = format!("#!lua name=a\n{body}");
+    let head = LibraryHead::of_library(text.as_bytes()).expect("its first line is right");
+    match functions_of("7.2.0", text.as_bytes(), head.bytes, &mut |_, _| {}) {
+        Ok(functions) => {
+            functions.iter().map(|f| String::from_utf8_lossy(&f.name).into_owned()).collect::<Vec<_>>().join(" ")
+        }
+        Err(why) => String::from_utf8_lossy(&why).into_owned(),
+    }
+}
+
+#[test]
+fn libraries_register_functions_and_see_nothing_else_meanwhile() {
+    const F: &str = "callback = function() end";
+    const REGISTERING: &str = "ERR Error registering functions: ERR ";
+    for (body, expected) in [
+        (
+            "redis.register_function('f', function() end) redis.register_function{function_name='G_1', callback=print2}",
+            "f G_1",
+        ),
+        ("redis.register_function(1, function() end)", "1"),
+        ("return 1", "ERR No functions registered"),
+        ("x(", "ERR Error compiling function: user_function:2: unexpected symbol near '<eof>'"),
+    ] {
+        let body = body.replace("print2", "function() end");
+        assert_eq!(loaded(&body), expected, "{body}");
+    }
+    for (body, expected) in [
+        ("x = 1", "user_function:2: Attempt to modify a readonly table"),
+        ("redis.foo = 1", "user_function:2: Attempt to modify a readonly table"),
+        ("print(1)", "user_function:2: Script attempted to access nonexistent global variable 'print'"),
+        ("local x = math", "user_function:2: Script attempted to access nonexistent global variable 'math'"),
+        ("redis.call('PING')", "user_function:2: Script attempted to access nonexistent global variable 'call'"),
+        ("local x = nil x.y = 1", "user_function:2: attempt to index local 'x' (a nil value)"),
+        ("for i = 1, 1e12 do end", "FUNCTION LOAD timeout"),
+        ("redis.register_function()", "wrong number of arguments to redis.register_function"),
+        ("redis.register_function(1, 2, 3)", "wrong number of arguments to redis.register_function"),
+        (
+            "redis.register_function('f')",
+            "calling redis.register_function with a single argument is only applicable to Lua table (representing named \
+             arguments).",
+        ),
+        ("redis.register_function('f', 1)", "second argument to redis.register_function must be a function"),
+        ("redis.register_function({}, {})", "first argument to redis.register_function must be a string"),
+        ("redis.register_function{function_name='f'}", "redis.register_function must get a callback argument"),
+        ("redis.register_function{@}", "redis.register_function must get a function name argument"),
+        (
+            "redis.register_function{function_name='f', callback=1}",
+            "callback argument given to redis.register_function must be a function",
+        ),
+        ("redis.register_function{function_name='f', @, foo=1}", "unknown argument given to redis.register_function"),
+        (
+            "redis.register_function{function_name='f', @, [true]=1}",
+            "named argument key given to redis.register_function is not a string",
+        ),
+        (
+            "redis.register_function{function_name='f', @, flags='x'}",
+            "flags argument to redis.register_function must be a table representing function flags",
+        ),
+        ("redis.register_function{function_name='f', @, flags={'x'}}", "unknown flag given"),
+        (
+            "redis.register_function('f', function() end) redis.register_function('f', function() end)",
+            "Function already exists in the library",
+        ),
+        (
+            "redis.register_function('f-g', function() end)",
+            "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+        ),
+    ] {
+        let body = body.replace('@', F);
+        assert_eq!(loaded(&body), format!("{REGISTERING}{expected}"), "{body}");
+    }
+    assert!(loaded("local t = {} for i = 1, 1e9 do t[i] = {} end").contains("not enough memory"));
+}
+
+#[test]
+fn functions_get_keys_and_arguments_and_keep_their_locals() {
+    let text = b"#!lua name=a\nlocal n = 0 local r = redis\n\
+        redis.register_function('count', function() n = n + 1 return n end)\n\
+        redis.register_function('both', function(keys, args) return {keys, args, KEYS == nil} end)\n\
+        redis.register_function('inputs', function(keys, args) return {keys, args} end)\n\
+        redis.register_function('call', function() return redis.call('echo', 'x') end)\n\
+        redis.register_function('early', function() return r.call('echo', 'x') end)\n\
+        redis.register_function('fails', function()\nerror('boo') end)\n\
+        redis.register_function('late', function() r.register_function('g', function() end) end)\n\
+        redis.register_function('libraries', function() return cjson.encode({math.abs(-1)}) .. type(pairs) end)\n\
+        redis.log(redis.LOG_NOTICE, 'loaded')";
+    let identity: Arc<[u8]> = text[..].into();
+    let head = LibraryHead::of_library(text).expect("right");
+    assert_eq!(head, LibraryHead { name: b"a".to_vec(), bytes: 12 });
+    let mut logged = 0;
+    assert_eq!(functions_of("7.2.0", text, head.bytes, &mut |_, _| logged += 1).expect("it loads").len(), 8);
+    assert_eq!(logged, 1);
+    let mut interpreter = interpreter();
+    let mut call = |name: &str| {
+        let mut server = Fake::default();
+        let program = Program::Function { identity: &identity, text, head_bytes: head.bytes };
+        let run = Run { name, program, keys: &[b"k"], args: &[b"one", b"two"], seed: 1, memory_bytes: 8 << 20 };
+        let outcome = interpreter.run(&run, &mut server);
+        assert!(server.logged.is_empty(), "it was written when the library was loaded first");
+        shown(outcome, Protocol::Resp2)
+    };
+    for (name, expected) in [
+        ("count", ":1"),
+        ("COUNT", ":2"),
+        ("inputs", "*2 *1 $1 k *2 $3 one $3 two"),
+        (
+            "both",
+            "-ERR user_function:4: Script attempted to access nonexistent global variable 'KEYS' script: both, on \
+             @user_function:4.",
+        ),
+        ("call", "$1 x"),
+        (
+            "early",
+            "-ERR user_function:7: Script attempted to access nonexistent global variable 'call' script: early, on \
+             @user_function:7.",
+        ),
+        ("fails", "-ERR user_function:9: boo script: fails, on @user_function:9."),
+        (
+            "late",
+            "-ERR redis.register_function can only be called on FUNCTION LOAD command script: late, on @user_function:10.",
+        ),
+        ("libraries", "$11 [1]function"),
+    ] {
+        assert_eq!(call(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_first_line_of_a_library_is_read_as_redis_does() {
+    let name = |text: &str| match LibraryHead::of_library(text.as_bytes()) {
+        Ok(head) => String::from_utf8_lossy(&head.name).into_owned(),
+        Err(why) => String::from_utf8_lossy(&why).into_owned(),
+    };
+    for (text, expected) in [
+        ("#!lua name=a\n", "a"),
+        ("#!LUA  NAME='b' \r\n", "b"),
+        ("#!lua \"name=e\"\n", "e"),
+        ("return 1", "ERR Missing library metadata"),
+        ("", "ERR Missing library metadata"),
+        ("#!lua name=a", "ERR Invalid library metadata"),
+        ("#!lua \"name=e\n", "ERR Invalid library metadata"),
+        ("#!lua\n", "ERR Library name was not given"),
+        ("#!\nx", "ERR Library name was not given"),
+        ("#! name=e\n", "ERR Engine '' not found"),
+        ("#!foo name=a\n", "ERR Engine 'foo' not found"),
+        ("#!lua name=a name=b\n", "ERR Invalid metadata value, name argument was given multiple times"),
+        ("#!lua foo=b name=a\n", "ERR Invalid metadata value given: foo=b"),
+        (
+            "#!lua name=a-b\n",
+            "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+        ),
+    ] {
+        assert_eq!(name(text), expected, "{text}");
     }
 }

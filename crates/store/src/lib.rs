@@ -3,8 +3,8 @@
 //! Read `txn` first (a command's access to rows; ordered reads are in `txn::visit`), then `txn::commit` and `apply`
 //! (how its writes take effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy
 //! while writes go on), `load` (much at once into an empty store), `spool` (rows that are too many for a command's
-//! memory) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are the
-//! parts below these; `access` and `txn::accesses` note how idle keys are; `base` is the contract of the layer below,
+//! memory) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases`, `facts` and `objects` are
+//! the parts below these; `access` and `txn::accesses` note how idle keys are; `base` is the contract of the layer below,
 //! `check` checks a directory offline. The store never names RocksDB, a socket or a reply.
 
 mod access;
@@ -16,6 +16,7 @@ pub mod check;
 mod databases;
 mod derived;
 mod due;
+mod facts;
 mod figures;
 mod flush;
 mod follow;
@@ -48,6 +49,7 @@ pub use base::memory::MemoryBase;
 pub use databases::{COUNTERS, Counter, CountsAt, DATABASES_MAX};
 pub use derived::Version;
 pub use due::Due;
+pub use facts::Facts;
 pub use flush::WritePressure;
 pub use follow::{FollowError, Named, RecordLocks};
 pub use haypile_log::{ADVICE, Progress};

@@ -7,6 +7,7 @@ use crate::base::{Base, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
 use crate::derived::Derived;
+use crate::facts::KnownFacts;
 use crate::flush::dead_rows::DeadRows;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
@@ -35,6 +36,7 @@ pub struct Store {
     pub(crate) presence: Presence,
     pub(crate) derived: Derived,
     pub(crate) databases: Databases,
+    pub(crate) facts: KnownFacts,
     pub(crate) objects: Objects,
     pub(crate) flush: FlushControl,
     pub(crate) reclaimer: Reclaimer,
@@ -239,6 +241,7 @@ impl Store {
                 self.on_intent(row, value);
             }
             self.databases.on_system_row(row, value, index);
+            self.facts.on_system_row(row, value, index);
         }
     }
 

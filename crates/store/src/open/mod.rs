@@ -78,6 +78,7 @@ impl Store {
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             derived: Derived::default(),
             databases: Databases::new(options.databases),
+            facts: Default::default(),
             objects: Objects::default(),
             flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, disk_free_min),
             reclaimer: Reclaimer::default(),
@@ -171,7 +172,7 @@ impl Store {
         }
     }
 
-    /// Reads the base's facts: databases, counters, ids and the hash seed.
+    /// Reads the base's system rows: databases, counters, ids, the hash seed and facts.
     fn read_system_rows(&self) -> Result<(), OpenError> {
         let from = system_row(SystemScope::Replicated, b"");
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();

@@ -1,0 +1,107 @@
+//! Facts: small values of the data set as a whole that the program above names, which every node has in memory.
+//!
+//! A fact is a system row, so it is written by a transaction, replicated and backed up like any row. Transactions see
+//! all facts of one moment, with their own changes. Whoever changes facts holds the exclusive lock, because a
+//! transaction depends on all that it has not found, too.
+
+use crate::row::{RowKey, SystemScope, system_row};
+use crate::stop::Stop;
+use crate::store::Store;
+use crate::txn::Txn;
+use haypile_log::Index;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const FACT_ROW: &[u8] = b"fact/";
+/// The end of the rows that begin so.
+const FACT_ROWS_END: &[u8] = b"fact0";
+
+/// Returns the row of a fact: `fact/` and its name; the value is the fact's.
+pub fn fact_row(name: &[u8]) -> RowKey {
+    system_row(SystemScope::Replicated, &[FACT_ROW, name].concat())
+}
+
+/// All facts of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    values: BTreeMap<Box<[u8]>, Arc<[u8]>>,
+    /// The newest record that changed one.
+    changed_at: Index,
+}
+
+impl Facts {
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<[u8]>> {
+        self.values.get(name)
+    }
+
+    /// Returns names and values, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<[u8]>)> {
+        self.values.iter().map(|(name, value)| (&**name, value))
+    }
+
+    fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
+        match value {
+            Some(value) => _ = self.values.insert(name.into(), value.into()),
+            None => _ = self.values.remove(name),
+        }
+    }
+}
+
+/// The facts of a store, as its records say.
+#[derive(Default)]
+pub(crate) struct KnownFacts(RwLock<Arc<Facts>>);
+
+impl KnownFacts {
+    pub fn now(&self) -> Arc<Facts> {
+        self.0.read().clone()
+    }
+
+    /// Notes a system row as its record is applied or read from the base at open. Rows that are no facts are left alone.
+    pub fn on_system_row(&self, row: &[u8], value: Option<&[u8]>, index: Index) {
+        let prefix = fact_row(b"");
+        if let Some(name) = row.strip_prefix(&prefix[..]) {
+            let mut now = self.0.write();
+            let facts = Arc::make_mut(&mut now);
+            facts.set(name, value);
+            facts.changed_at = facts.changed_at.max(index);
+        }
+    }
+}
+
+impl Store {
+    /// Returns the facts of this moment. Whether they are durable is not known: a transaction's reply waits for that.
+    pub fn facts(&self) -> Arc<Facts> {
+        self.facts.now()
+    }
+}
+
+impl Txn<'_> {
+    /// Returns all facts as this transaction sees them.
+    pub fn facts(&mut self) -> Arc<Facts> {
+        let now = self.store.facts.now();
+        self.gate.rise(now.changed_at);
+        let (from, until) = (fact_row(b""), system_row(SystemScope::Replicated, FACT_ROWS_END));
+        let changed = if self.committed { BTreeMap::new() } else { self.overlay.range(&from, &until) };
+        if changed.is_empty() {
+            return now;
+        }
+        let mut own = Facts::clone(&now);
+        for (row, value) in &changed {
+            own.set(&row[from.len()..], value.as_deref());
+        }
+        Arc::new(own)
+    }
+
+    /// Writes a fact, or removes it.
+    ///
+    /// # Errors
+    /// The transaction has become too large.
+    pub fn put_fact(&mut self, name: &[u8], value: Option<&[u8]>) -> Result<(), Stop> {
+        debug_assert!(self.is_exclusive || self.is_dry_run(), "facts are changed under the exclusive lock");
+        match value {
+            Some(value) => self.put_row(&fact_row(name), &[value]),
+            None => self.delete_row(&fact_row(name)),
+        }
+    }
+}
