@@ -34,6 +34,7 @@ mod zset;
 pub mod keys;
 pub mod transfer;
 
+pub mod function;
 pub mod script;
 
 mod session;
@@ -100,6 +101,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         session::monitor::COMMANDS,
         session::transactions::COMMANDS,
         script::COMMANDS,
+        function::COMMANDS,
         server::replication::COMMANDS,
         server::acl::COMMANDS,
         server::modules::COMMANDS,

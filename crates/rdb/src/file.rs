@@ -14,6 +14,7 @@ use std::io::Read;
 /// Codes in the place of a value's form. Redis's numbers.
 mod code {
     pub const SLOT: u8 = 244;
+    /// A library of functions: its code as a string.
     pub const FUNCTION: u8 = 245;
     pub const FUNCTION_EARLY: u8 = 246;
     pub const MODULE: u8 = 247;
@@ -27,6 +28,7 @@ mod code {
     pub const END: u8 = 255;
 }
 
+pub use code::FUNCTION;
 pub(crate) use code::{AUX, DATABASE, DEADLINE_MS, END, FREQUENCY, IDLE, SIZES};
 
 pub(crate) const MAGIC: &[u8; 5] = b"REDIS";

@@ -23,7 +23,7 @@ const KEYS: KeySpec = KeySpec {
 /// The keys of a script that only reads.
 const READ_KEYS: KeySpec = KEYS.with(Mode::Ro, &[Use::Access]);
 
-const USUAL: Command = Command {
+pub(crate) const USUAL: Command = Command {
     group: Group::Scripting,
     arity: Arity::at_least(3),
     keys: Keys::One(KEYS),
@@ -32,7 +32,7 @@ const USUAL: Command = Command {
     ..Command::USUAL
 };
 
-const USUAL_READ: Command = Command {
+pub(crate) const USUAL_READ: Command = Command {
     keys: Keys::One(READ_KEYS),
     access: Access::Read,
     flags: &[Flag::Noscript, Flag::Stale, Flag::SkipMonitor, Flag::NoMandatoryKeys],

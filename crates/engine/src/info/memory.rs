@@ -3,9 +3,9 @@
 use super::field::{Field, constant, gauge, real, text};
 use crate::run::engine::Engine;
 use crate::run::memory::resident_bytes;
+use crate::run::scripts::local;
 use std::sync::atomic::Ordering::Relaxed;
 
-const NO_FUNCTIONS: &str = "There are no functions yet.";
 const NO_REPLICAS: &str = "There are no replicas yet.";
 const NO_DEFRAG: &str = "The allocator needs no help.";
 
@@ -31,12 +31,12 @@ pub(super) const FIELDS: &[Field] = &[
     text("used_memory_lua_human", |engine| human(interpreters(engine)), "The same for people."),
     gauge("used_memory_scripts_eval", texts, "Bytes of the texts in the cache of scripts."),
     gauge("number_of_cached_scripts", |engine| engine.scripts.size().0 as u64, "Scripts in the cache."),
-    constant("number_of_functions", "0", NO_FUNCTIONS),
-    constant("number_of_libraries", "0", NO_FUNCTIONS),
-    constant("used_memory_vm_functions", "0", NO_FUNCTIONS),
+    gauge("number_of_functions", |engine| functions(engine).len() as u64, "Functions of all libraries."),
+    gauge("number_of_libraries", |engine| functions(engine).libraries().len() as u64, "Libraries of functions."),
+    constant("used_memory_vm_functions", "0", "Functions run on the interpreters of scripts."),
     gauge("used_memory_vm_total", interpreters, "Bytes that the interpreters of all threads take."),
     text("used_memory_vm_total_human", |engine| human(interpreters(engine)), "The same for people."),
-    constant("used_memory_functions", "0", NO_FUNCTIONS),
+    gauge("used_memory_functions", |engine| functions(engine).bytes() as u64, "Bytes of all libraries."),
     gauge("used_memory_scripts", texts, "Bytes of the texts in the cache of scripts."),
     text("used_memory_scripts_human", |engine| human(texts(engine)), "The same for people."),
     gauge(
@@ -137,6 +137,10 @@ fn memory(engine: &Engine) -> Memory {
 
 fn used(engine: &Engine) -> u64 {
     memory(engine).allocated
+}
+
+fn functions(engine: &Engine) -> std::rc::Rc<haypile_commands::function::Functions> {
+    local::functions(&engine.store().map_or_else(Default::default, |store| store.facts()))
 }
 
 fn interpreters(engine: &Engine) -> u64 {

@@ -5,6 +5,7 @@ use crate::clients::blocked::Unblock;
 use crate::clients::session::State;
 use crate::run::engine::Engine;
 use crate::run::replication::facts::Master;
+use crate::run::scripts::running::Kind;
 use haypile_commands::Error;
 use haypile_commands::host::Act;
 use haypile_resp::Reply;
@@ -71,7 +72,8 @@ impl Engine {
             Act::Follow(master) => return self.follow(master.map(|(host, port)| Master { host, port })),
             Act::LoadScript { text, .. } => self.scripts.load(&text),
             Act::FlushScripts => self.scripts.flush(),
-            Act::KillScripts => self.scripts.running.kill()?,
+            Act::KillScripts => self.scripts.running.kill(Kind::Script)?,
+            Act::KillFunctions => self.scripts.running.kill(Kind::Function)?,
             Act::Failover(wanted) => self.begin_failover(&wanted)?,
             Act::AbortFailover => self.abort_failover()?,
             Act::Shutdown(how) => self.request_shutdown(how)?,

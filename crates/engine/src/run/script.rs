@@ -1,4 +1,4 @@
-//! A script as part of a transaction.
+//! A script or a function as part of a transaction.
 //!
 //! A script is one transaction, as a block is: what it has written stands as a whole, also where an error ends it, as
 //! in Redis. Each call of a script is a command (`script_server`), which needs its keys' locks like any other; a run
@@ -10,11 +10,13 @@ use crate::run::engine::Engine;
 use crate::run::script_server::ScriptServer;
 use crate::run::scripts::cache::Script;
 use crate::run::scripts::local;
+use crate::run::scripts::running::Kind;
 use haypile_commands::error::refusal;
+use haypile_commands::function::Library;
 use haypile_commands::table::Script as By;
 use haypile_commands::{Access, Args, Entry, Error};
 use haypile_resp::{Protocol, Reply};
-use haypile_script::{Halted, Outcome, Run};
+use haypile_script::{Flags, Halted, Outcome, Program, Run};
 use haypile_store::{Mode, Stop, Txn, WritePressure};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,21 +54,16 @@ pub(crate) struct Part<'a, 'r, 's> {
 ///
 /// # Errors
 /// `Error::Stop`: the transaction as a whole cannot go on. Any other error is the reply, and nothing has run.
-pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>) -> Result<Reply, Error> {
-    let keys_end = haypile_commands::script::keys_end(args)?;
-    let script = match by {
-        By::Text => part.engine.scripts.of_text(args.get(1)).map_err(Error::Quoting)?,
-        By::Name => find(&part, args.get(1))?,
-    };
-    let only_reads = permit(&part, entry, &script)?;
+pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>) -> Result<Reply, Error> {
+    let (callee, keys_end) = callee(&mut part, by, args)?;
+    let only_reads = permit(&part, entry, callee.flags())?;
     let keys: Vec<&[u8]> = args.iter_from(3).take(keys_end - 3).collect();
     let values: Vec<&[u8]> = args.iter_from(keys_end).collect();
-    let allows_oom = script.shebang.flags.is_some_and(|flags| flags.allow_oom);
+    let allows_oom = callee.flags().is_some_and(|flags| flags.allow_oom);
     let seed = part.txn.random();
     let run = Run {
-        name: &script.name,
-        text: &script.text,
-        shebang_bytes: script.shebang.bytes,
+        name: callee.name(),
+        program: callee.program(),
         keys: &keys,
         args: &values,
         seed,
@@ -75,7 +72,7 @@ pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>)
     let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
     let own = State { protocol: Protocol::Resp2, ..state.clone() };
     let database = txn.database();
-    let running = engine.scripts.running.begin(mode);
+    let running = engine.scripts.running.begin(mode, callee.kind(), args);
     let mut server = ScriptServer::new(
         engine,
         txn,
@@ -96,10 +93,74 @@ pub(crate) fn run(part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>)
     state.changed |= own.changed;
     match (outcome, stop) {
         (_, Some(stop)) => Err(Error::Stop(stop)),
-        (Outcome::Halted(Halted::Failed(why)), None) => Ok(Reply::error(format!("{why} script: {}", script.name))),
+        (Outcome::Halted(Halted::Failed(why)), None) => Ok(Reply::error(format!("{why} script: {}", run.name))),
         (Outcome::Halted(Halted::Dropped), None) => unreachable!("a run is dropped for a stop"),
         (Outcome::Reply(reply), None) => Ok(reply),
     }
+}
+
+/// What a command runs.
+enum Callee {
+    Script(Arc<Script>),
+    /// A function, its name as it was registered.
+    Function {
+        library: Arc<Library>,
+        name: String,
+        flags: Flags,
+    },
+}
+
+impl Callee {
+    fn name(&self) -> &str {
+        match self {
+            Callee::Script(script) => &script.name,
+            Callee::Function { name, .. } => name,
+        }
+    }
+
+    /// The flags; nothing for a script that has no first line.
+    fn flags(&self) -> Option<Flags> {
+        match self {
+            Callee::Script(script) => script.shebang.flags,
+            Callee::Function { flags, .. } => Some(*flags),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Callee::Script(_) => Kind::Script,
+            Callee::Function { .. } => Kind::Function,
+        }
+    }
+
+    fn program(&self) -> Program<'_> {
+        match self {
+            Callee::Script(script) => Program::Script { text: &script.text, head_bytes: script.shebang.bytes },
+            Callee::Function { library, .. } => {
+                Program::Function { identity: &library.fact, text: library.code(), head_bytes: library.head_bytes }
+            }
+        }
+    }
+}
+
+/// Finds what a command runs, and where its keys end.
+fn callee(part: &mut Part<'_, '_, '_>, by: By, args: Args<'_>) -> Result<(Callee, usize), Error> {
+    if by == By::Function {
+        let functions = local::functions(&part.txn.facts());
+        let (library, function) = functions.find(args.get(1)).ok_or(Error::text("ERR Function not found"))?;
+        let keys_end = haypile_commands::script::keys_end(args).map_err(|error| match error {
+            Error::NotInteger => Error::text("ERR Bad number of keys provided"),
+            error => error,
+        })?;
+        let name = String::from_utf8_lossy(&function.name).into_owned();
+        return Ok((Callee::Function { library: library.clone(), name, flags: function.flags }, keys_end));
+    }
+    let keys_end = haypile_commands::script::keys_end(args)?;
+    let script = match by {
+        By::Text => part.engine.scripts.of_text(args.get(1)).map_err(Error::Quoting)?,
+        By::Name | By::Function => find(part, args.get(1))?,
+    };
+    Ok((Callee::Script(script), keys_end))
 }
 
 /// Finds a script by its name: in the cache, or among those that the same block has loaded.
@@ -113,9 +174,9 @@ fn find(part: &Part<'_, '_, '_>, name: &[u8]) -> Result<Arc<Script>, Error> {
 }
 
 /// Whether a script may only read; the flags of its first line are looked at before it runs.
-fn permit(part: &Part<'_, '_, '_>, entry: &Entry, script: &Script) -> Result<bool, Error> {
+fn permit(part: &Part<'_, '_, '_>, entry: &Entry, flags: Option<Flags>) -> Result<bool, Error> {
     let only_reads = entry.command.access == Access::Read;
-    let Some(flags) = script.shebang.flags else { return Ok(only_reads) };
+    let Some(flags) = flags else { return Ok(only_reads) };
     if flags.no_writes {
         return Ok(true);
     }

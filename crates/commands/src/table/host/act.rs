@@ -66,6 +66,8 @@ pub enum Act {
     FlushScripts,
     /// Ends the scripts that have run for long and have written nothing. An error if there is none.
     KillScripts,
+    /// Ends running functions that have written nothing.
+    KillFunctions,
     /// Gives up a failover. An error if there is none.
     AbortFailover,
     /// Closes and opens the data again; the reply is held back until then. An error in a transaction.

@@ -28,7 +28,7 @@ pub use memory::{Memory, MemoryFacts};
 pub use process::{DebugAccess, Process, Shutdown};
 pub use pubsub::{Audience, Channels, PubSub};
 pub use replication::{Failover, Replication, Role};
-pub use scripts::Scripts;
+pub use scripts::{RunningFunction, Scripts};
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
 pub use storage::{Reload, Storage};
 pub use users::Users;

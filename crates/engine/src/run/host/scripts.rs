@@ -1,8 +1,9 @@
-//! The cache of scripts, for SCRIPT.
+//! Scripts and functions, for SCRIPT and FUNCTION.
 
 use crate::run::host::SessionHost;
 use crate::run::scripts::local;
-use haypile_commands::host::Scripts;
+use haypile_commands::function::Functions;
+use haypile_commands::host::{RunningFunction, Scripts};
 use haypile_commands::{Error, Result};
 use haypile_script::{Shebang, sha1_hex};
 
@@ -17,5 +18,17 @@ impl Scripts for SessionHost<'_, '_> {
         let compiled = local::with(&self.engine.scripts, |interpreter| interpreter.compile(&name, text, shebang.bytes));
         compiled.map_err(|why| Error::text(format!("ERR Error compiling script (new function): {why}")))?;
         Ok(name)
+    }
+
+    fn running_function(&self) -> Option<RunningFunction> {
+        self.engine.scripts.running.function()
+    }
+
+    fn functions(&mut self) -> Functions {
+        match (&mut self.txn, self.engine.store()) {
+            (Some(txn), _) => Functions::of(&txn.facts()),
+            (None, Some(store)) => Functions::of(&store.facts()),
+            (None, None) => Functions::default(),
+        }
     }
 }

@@ -1,9 +1,13 @@
-//! The interpreter of each thread that has run a script.
+//! The interpreter of each thread that has run a script, and the functions that it has read.
 
 use crate::run::scripts::cache::Scripts;
 use haypile_commands::REDIS_VERSION;
+use haypile_commands::function::Functions;
 use haypile_script::{Bounds, Interpreter};
+use haypile_store::Facts;
 use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes that an interpreter takes at most.
@@ -20,6 +24,21 @@ struct Local {
 
 thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+
+    /// The functions of the facts that were seen last.
+    static FUNCTIONS: RefCell<Option<(Arc<Facts>, Rc<Functions>)>> = const { RefCell::new(None) };
+}
+
+/// Returns the functions of these facts, which are mostly those that this thread has seen last.
+pub(crate) fn functions(facts: &Arc<Facts>) -> Rc<Functions> {
+    FUNCTIONS.with_borrow_mut(|seen| match seen {
+        Some((of, functions)) if Arc::ptr_eq(of, facts) => functions.clone(),
+        _ => {
+            let functions = Rc::new(Functions::of(facts));
+            *seen = Some((facts.clone(), functions.clone()));
+            functions
+        }
+    })
 }
 
 /// Runs something on this thread's interpreter.
