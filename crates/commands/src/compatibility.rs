@@ -35,6 +35,7 @@ pub const DIFFERENCES: &[Difference] = &[
             "module|help",
             "slowlog|help",
             "script|help",
+            "function|help",
             "latency|help",
             "memory|help",
             "object|help",
@@ -75,6 +76,28 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "There is no debugger: the modes are accepted, and scripts run as ever.",
         why: "A session of the debugger holds a fork of Redis, or stops all clients; here a transaction would stay open.",
         test: "the_cache_of_scripts_is_that_of_redis",
+    },
+    Difference {
+        commands: &["fcall", "fcall_ro"],
+        what: "Locals of a library that its functions change are each thread's own, also count runs that were begun again, and \
+               begin anew at a start or when an interpreter has grown too large.",
+        why: "Every thread has its interpreter, so that functions of different clients run at the same time. What should last \
+              belongs into keys.",
+        test: "functions_get_keys_and_arguments_and_keep_their_locals",
+    },
+    Difference {
+        commands: &["function|load", "function|delete", "function|flush", "function|restore"],
+        what: "Libraries are durable as any write is, part of backups, and each command is all or nothing also in MULTI. A library \
+               that takes more than 32 MB while it is loaded is an error.",
+        why: "They are rows of the data set; Redis writes them to its files like keys.",
+        test: "libraries_are_data_they_survive_kills_and_flushall_and_are_in_backups",
+    },
+    Difference {
+        commands: &["function|stats", "function|kill"],
+        what: "Only functions that run for long are shown and ended: of several, the one that has run longest is shown, and all that \
+               have written nothing are ended. Where only scripts run, FUNCTION STATS shows none instead of an error.",
+        why: "A function that runs for long has a thread of its own and the locks of its keys; others end within a millisecond.",
+        test: "a_function_that_runs_for_long_is_shown_and_ends_by_function_kill",
     },
     Difference {
         commands: &["script|kill"],

@@ -407,6 +407,12 @@ impl<W: Write> Writer<File<W>> {
         self.string(value)
     }
 
+    /// Writes a library of functions: its code.
+    pub fn function(&mut self, code: &[u8]) -> io::Result<()> {
+        self.raw(&[file::FUNCTION])?;
+        self.string(code)
+    }
+
     /// Begins a database, to which the keys that follow belong.
     pub fn database(&mut self, number: u64) -> io::Result<()> {
         self.raw(&[file::DATABASE])?;

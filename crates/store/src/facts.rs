@@ -22,6 +22,11 @@ pub fn fact_row(name: &[u8]) -> RowKey {
     system_row(SystemScope::Replicated, &[FACT_ROW, name].concat())
 }
 
+/// Returns whether a row is a fact.
+pub(crate) fn is_fact_row(row: &[u8]) -> bool {
+    row.starts_with(&fact_row(b""))
+}
+
 /// All facts of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {

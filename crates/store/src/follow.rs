@@ -7,6 +7,7 @@
 use crate::apply::staged::ROWS_AT_ONCE;
 use crate::apply::{Latching, OneLatch, ParsedEffects, parse};
 use crate::databases::is_database_row;
+use crate::facts::is_fact_row;
 use crate::refusal::Refusal;
 use crate::role::Role;
 use crate::row::{Key, parse_meta_row};
@@ -97,7 +98,7 @@ impl Store {
         let mut appended = Ok(());
         let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
         let keys = named_keys(&effects);
-        let is_exchange = effects.iter().filter_map(Effect::key).any(is_database_row);
+        let is_exchange = effects.iter().filter_map(Effect::key).any(|row| is_database_row(row) || is_fact_row(row));
         let named = if is_exchange { Named::Everything } else { Named::Keys(&keys) };
         locks.hold(named, &mut || {
             let (reserved, effects) = taken.take().expect("a record is applied once");

@@ -5,9 +5,9 @@
 use haypile_log::{History, HistoryStart, Index, Next, Origin, Record, Through};
 use haypile_store::testing::model::{DATABASES, Model};
 use haypile_store::testing::node::{Bases, MemoryBases, NoReaders, Node, feed};
-use haypile_store::testing::pair::{Pair, follows, holds, leads, run, write};
+use haypile_store::testing::pair::{Pair, follows, holds, leads, replicated, run, write};
 use haypile_store::testing::unowned;
-use haypile_store::{FollowError, StoreOptions};
+use haypile_store::{Call, FollowError, Mode, Store, StoreOptions, TxnBuffers};
 
 /// Returns how many sequences a test runs.
 fn cases(usual: u64) -> u64 {
@@ -217,4 +217,58 @@ fn a_reply_of_a_follower_depends_on_the_record_that_it_read() {
         assert_eq!(txn.meta(&key).expect("reads go on").as_deref(), Some(&b"value"[..]));
         assert_eq!(txn.commit().expect("it wrote nothing").gate, index);
     }
+}
+
+/// The names and values of all facts.
+fn facts(store: &Store) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    store.facts().iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+#[test]
+fn facts_are_those_of_one_moment_on_every_node_and_after_every_death() {
+    let mut pair = Pair::new(&MemoryBases, 7);
+    let change = |store: &Store, changes: &[(&str, Option<&str>)]| {
+        let call = Call { now_ms: 1_000, seed: 1, database: 0, mode: Mode::Disk, pins: None };
+        let mut txn = store.begin(TxnBuffers::default(), call);
+        txn.set_exclusive();
+        for (name, value) in changes {
+            txn.put_fact(name.as_bytes(), value.map(str::as_bytes)).expect("small");
+        }
+        // Its own changes are seen by the transaction alone, as far as they are not taken back.
+        let here = txn.savepoint();
+        txn.put_fact(b"undone", Some(b"x")).expect("small");
+        assert!(txn.facts().get(b"undone").is_some());
+        txn.rollback(here);
+        let own = txn.facts();
+        assert!(
+            changes
+                .iter()
+                .all(|(name, value)| own.get(name.as_bytes()).map(|value| &**value) == value.map(str::as_bytes))
+        );
+        assert!(store.facts().iter().ne(own.iter()), "nothing is committed yet");
+        let index = txn.commit().expect("room").index.expect("it wrote");
+        drop(txn);
+        let mut reader = store.begin(TxnBuffers::default(), call);
+        assert_eq!(reader.facts().iter().count(), own.iter().count());
+        assert_eq!(reader.commit().expect("it wrote nothing").gate, index, "a reply waits for what it has seen");
+    };
+    let expect = |pair: &Pair, expected: &[(&str, &str)]| {
+        let expected: Vec<_> = expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        pair.leader.sync();
+        pair.feed();
+        assert_eq!(facts(&pair.leader.store), expected);
+        assert_eq!(facts(&pair.follower.store), expected);
+    };
+    change(&pair.leader.store, &[("a", Some("1")), ("b", Some("2"))]);
+    expect(&pair, &[("a", "1"), ("b", "2")]);
+    pair.leader = pair.leader.kill();
+    expect(&pair, &[("a", "1"), ("b", "2")]);
+    change(&pair.leader.store, &[("a", None), ("b", Some("3")), ("c/d", Some(""))]);
+    pair.leader.store.flush_now().expect("nothing is broken");
+    change(&pair.leader.store, &[("e", Some("5"))]);
+    expect(&pair, &[("b", "3"), ("c/d", ""), ("e", "5")]);
+    (pair.leader, pair.follower) = (pair.leader.stop(), pair.follower.kill());
+    expect(&pair, &[("b", "3"), ("c/d", ""), ("e", "5")]);
+    assert_eq!(replicated(&pair.leader), replicated(&pair.follower));
 }

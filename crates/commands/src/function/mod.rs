@@ -7,6 +7,7 @@ mod library;
 mod restore;
 
 pub use library::{Functions, Library};
+pub use restore::codes_of;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -102,6 +103,22 @@ fn load(txn: &mut Txn, args: Args) -> Result<Reply> {
     functions.add(library.clone()).map_err(Error::Quoting)?;
     txn.put_fact(&library.fact_name(), Some(&library.fact))?;
     Ok(Reply::bulk(name))
+}
+
+/// Puts a library of a file into the data, in the place of the one of its name. Returns false if that one is kept.
+///
+/// # Errors
+/// The library cannot be loaded, or the transaction has become too large.
+pub fn import(txn: &mut Txn, code: &[u8], keep: bool) -> Result<bool> {
+    let head = LibraryHead::of_library(code).map_err(Error::Quoting)?;
+    let mut functions = Functions::of(&txn.facts());
+    if keep && functions.has_library(&head.name) {
+        return Ok(false);
+    }
+    let library = Library::load(code, head).map_err(Error::Quoting)?;
+    functions.add(library.clone()).map_err(Error::Quoting)?;
+    txn.put_fact(&library.fact_name(), Some(&library.fact))?;
+    Ok(true)
 }
 
 const DELETE: Command = Command {

@@ -71,8 +71,11 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::ok())
 }
 
-/// Reads the codes of a payload.
-fn codes_of(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+/// Reads the codes of the libraries of a payload.
+///
+/// # Errors
+/// It is no payload of FUNCTION DUMP.
+pub fn codes_of(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     if Payload::check(bytes).is_err() {
         return Err(Error::text("ERR DUMP payload version or checksum are wrong"));
     }

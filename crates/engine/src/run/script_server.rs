@@ -36,9 +36,6 @@ const CALLED_MAX: usize = 1000;
 /// Calls of a script that clients in MONITOR are shown.
 const LINES_MAX: usize = 1000;
 
-/// The error of a script that SCRIPT KILL has ended.
-const KILLED: &str = "ERR Error running script: Script killed by user with SCRIPT KILL.";
-
 /// The keys of a call, each with the position of its argument.
 type Keys<'a> = SmallVec<[(usize, Key<'a>); 2]>;
 
@@ -235,7 +232,7 @@ impl Server for ScriptServer<'_, '_, '_> {
             && let Some(running) = &self.running
             && !running.script.begin_write()
         {
-            return Err(Halted::Failed(KILLED.to_owned()));
+            return Err(Halted::Failed(running.script.killed_text()));
         }
         let reply = match self.command(entry, args) {
             Err(Error::Stop(stop)) => return Err(self.halt(stop)),
@@ -285,10 +282,9 @@ impl Server for ScriptServer<'_, '_, '_> {
                 if let Err(stop) = self.txn.check_goes_on() {
                     return Err(self.halt(stop));
                 }
-                let is_killed = |place: &Place<'_>| place.script.is_killed();
-                match self.running.as_ref().is_some_and(is_killed) {
-                    true => Err(Halted::Failed(KILLED.to_owned())),
-                    false => Ok(()),
+                match &self.running {
+                    Some(place) if place.script.is_killed() => Err(Halted::Failed(place.script.killed_text())),
+                    _ => Ok(()),
                 }
             }
             Mode::Memory | Mode::Look => Ok(()),

@@ -44,6 +44,10 @@ const RANDOM_KEY: &str = "key:__rand_int__";
 /// A script that is as short as most are.
 const GET_SCRIPT: &str = "return redis.call('get', KEYS[1])";
 
+/// A library with the same as a function.
+const GET_LIBRARY: &str = "#!lua name=bench\n\
+    redis.register_function('get', function(keys) return redis.call('get', keys[1]) end)";
+
 /// GET over keys that are in memory.
 const HOT: Row = Row {
     id: "get",
@@ -120,6 +124,15 @@ pub const ROWS: &[Row] = &[
         first: &["SCRIPT", "LOAD", GET_SCRIPT],
         pipeline: 1,
         requests: 200_000,
+        target: 1.2,
+        ..HOT
+    },
+    Row {
+        id: "fcall-get",
+        title: "FCALL of a GET, pipeline 16",
+        load: &["FCALL", "get", "1", RANDOM_KEY],
+        first: &["FUNCTION", "LOAD", "REPLACE", GET_LIBRARY],
+        requests: 500_000,
         target: 1.2,
         ..HOT
     },

@@ -12,7 +12,7 @@ mod value;
 
 mod collections;
 mod strings;
-mod transactions;
+pub mod transactions;
 pub(crate) mod writer;
 
 mod inspect;
@@ -200,6 +200,9 @@ impl<'a> Run<'a> {
         self.totals.start_seconds += start.seconds;
         self.totals.start_seconds_max = self.totals.start_seconds_max.max(start.seconds);
         self.totals.loading_replies += start.loading_replies;
+        if self.totals.rounds == 1 {
+            transactions::load_library(&mut server.client()?)?;
+        }
         self.server = Some(server);
         self.verify().context("after the start")?;
         backups::check_tidy(&self.place.data())?;

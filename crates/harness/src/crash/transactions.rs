@@ -2,7 +2,8 @@
 
 use super::model::{Database, Effect, Operation};
 use super::writer::{Plan, Role, Writer, empty};
-use crate::client::Reply;
+use crate::client::{Client, Reply};
+use anyhow::{Result, ensure};
 
 /// A script that runs the commands in its arguments, each behind the number of its words.
 const SCRIPT: &[u8] = b"local replies, at = {}, 1 \
@@ -12,6 +13,23 @@ const SCRIPT: &[u8] = b"local replies, at = {}, 1 \
         at = at + words + 1 \
     end \
     return replies";
+
+/// The library of a function that does the same.
+const LIBRARY: &[u8] = b"#!lua name=crash\nredis.register_function('crash_run', function(keys, args) \
+    local replies, at = {}, 1 \
+    while at <= #args do \
+        local words = tonumber(args[at]) \
+        replies[#replies + 1] = redis.call(unpack(args, at + 1, at + words)) \
+        at = at + words + 1 \
+    end \
+    return replies end)";
+
+/// Loads the library that the writers call. It is data: whatever ends the server, they find it again.
+pub fn load_library(client: &mut Client) -> Result<()> {
+    let reply = client.call(&[&b"FUNCTION"[..], b"LOAD", b"REPLACE", LIBRARY])?;
+    ensure!(reply.error().is_none(), "FUNCTION LOAD is answered by {reply}");
+    Ok(())
+}
 
 impl Writer {
     /// Adds a block that sets several keys to one value, and raises a counter with them.
@@ -67,7 +85,10 @@ impl Writer {
             true => vec![b"0".to_vec()],
             false => vec![b"1".to_vec(), commands[0][1].clone()],
         };
-        let mut call = vec![b"EVAL".to_vec(), SCRIPT.to_vec()];
+        let mut call = match self.random.percent(50) {
+            true => vec![b"EVAL".to_vec(), SCRIPT.to_vec()],
+            false => vec![b"FCALL".to_vec(), b"crash_run".to_vec()],
+        };
         call.extend(keys);
         for command in commands {
             call.push(command.len().to_string().into_bytes());

@@ -37,7 +37,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::server::{Server, Template, Workplace};
 use exceptions::EXCEPTIONS;
@@ -106,6 +106,10 @@ impl Servers {
         let [base, ours] = [base, ours].map(|template| template.with("--enable-debug-command yes"));
         let (base, _) = Server::start(&base?, &base_place).context("starting the base")?;
         let (ours, _) = Server::start(&ours?, &our_place).context("starting the server under test")?;
+        for server in [&base, &ours] {
+            let reply = server.client()?.call(&["FUNCTION", "LOAD", scripts::LIBRARY])?;
+            ensure!(reply.error().is_none(), "FUNCTION LOAD is answered by {reply}");
+        }
         Ok(Servers { pair: Pair::new(&base, &ours)?, base, ours, base_place, our_place })
     }
 

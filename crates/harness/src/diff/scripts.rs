@@ -1,4 +1,4 @@
-//! Commands as the calls of scripts: what a client reads then has gone through Lua and back.
+//! Commands as the calls of scripts and functions: what a client reads then has gone through Lua and back.
 
 use super::arguments::Arguments;
 use super::compare::{Rule, rule_of};
@@ -14,6 +14,15 @@ const SCRIPTS: &[(&str, bool)] = &[
     ("local ok, reply = pcall(redis.call, unpack(ARGV)) if ok then return {reply} end return reply", false),
     ("redis.setresp(3) local r = redis.pcall(unpack(ARGV)) return {type(r), r}", false),
 ];
+
+/// The library of these functions, which both servers get at their start.
+pub const LIBRARY: &str = "#!lua name=diff\n\
+    redis.register_function('diff_pcall', function(keys, args) return redis.pcall(unpack(args)) end)\n\
+    redis.register_function('diff_call', function(keys, args) return redis.call(unpack(args)) end)\n\
+    redis.register_function('diff_keyed', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)";
+
+/// Functions as `SCRIPTS`.
+const FUNCTIONS: &[(&str, bool)] = &[("diff_pcall", false), ("diff_call", false), ("diff_keyed", true)];
 
 /// The commands whose replies are compared as they are, and that need no connection of their own.
 const SCRIPTED: &[&str] = &[
@@ -130,8 +139,9 @@ pub fn wrapped(a: &mut Arguments, command: &Command) -> Option<Command> {
     if !is_scripted || rule_of(command) != Rule::Exact {
         return None;
     }
-    let (script, has_key) = *a.random.pick(SCRIPTS);
-    let mut call = vec![a.word("EVAL"), script.as_bytes().to_vec()];
+    let (name, callees) = if a.random.percent(30) { ("FCALL", FUNCTIONS) } else { ("EVAL", SCRIPTS) };
+    let (script, has_key) = *a.random.pick(callees);
+    let mut call = vec![a.word(name), script.as_bytes().to_vec()];
     match command.get(1) {
         Some(key) if has_key => {
             call.extend([b"1".to_vec(), key.clone(), command[0].clone()]);
@@ -147,9 +157,10 @@ pub fn wrapped(a: &mut Arguments, command: &Command) -> Option<Command> {
 
 /// Returns the command that a script calls; any other command is returned as it is.
 pub fn called(command: &Command) -> Command {
-    let is_script = command.len() > 3
-        && command[0].eq_ignore_ascii_case(b"eval")
-        && SCRIPTS.iter().any(|(script, _)| script.as_bytes() == command[1]);
+    let of = |name: &[u8], callees: &[(&str, bool)]| {
+        command[0].eq_ignore_ascii_case(name) && callees.iter().any(|(callee, _)| callee.as_bytes() == command[1])
+    };
+    let is_script = command.len() > 3 && (of(b"eval", SCRIPTS) || of(b"fcall", FUNCTIONS));
     match (is_script, command.get(2).map(Vec::as_slice)) {
         (true, Some(b"0")) => command[3..].to_vec(),
         (true, _) if command.len() > 4 => {

@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use crate::client::Client;
 use crate::crash::model::find_survivor;
 use crate::crash::observe::{check_sizes, observe};
+use crate::crash::transactions::load_library;
 use crate::crash::writer::{End, Writer};
 use crate::crash::{USED, by_writer, make_writers};
 use crate::random::Random;
@@ -76,7 +77,7 @@ pub fn run(options: &Options) -> Result<bool> {
         totals: Totals::default(),
     };
     let begin = Instant::now();
-    let mut result = run.cluster.settle(0);
+    let mut result = run.cluster.settle(0).and_then(|()| load_library(&mut run.cluster.client(0)?));
     while result.is_ok() && begin.elapsed() < options.time {
         result = run.round();
     }

@@ -7,6 +7,7 @@
 
 use super::{Exporting, unwritten};
 use crate::datadir;
+use haypile_commands::function::Functions;
 use haypile_commands::transfer;
 use haypile_log::UnchangedFiles;
 use haypile_rdb::{Key, VERSION, VERSION_WITH_FIELD_DEADLINES};
@@ -87,6 +88,9 @@ impl Directory {
     /// # Errors
     /// A text for people.
     pub fn write(&self, to: &mut Exporting) -> Result<(), String> {
+        for library in Functions::of(&self.store.facts()).libraries() {
+            to.function(library.code())?;
+        }
         for database in self.store.counted_databases() {
             let before = to.summary.passed();
             self.write_database(database, to)?;

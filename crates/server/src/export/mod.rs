@@ -95,6 +95,12 @@ impl Exporting {
         self.writer.database(database).and_then(|()| self.writer.sizes(keys, deadlines)).map_err(unwritten)
     }
 
+    /// Writes a library of functions.
+    fn function(&mut self, code: &[u8]) -> Result<(), String> {
+        self.summary.libraries += 1;
+        self.writer.function(code).map_err(unwritten)
+    }
+
     /// Shows the progress, if it is time to.
     fn tell(&mut self) {
         self.progress.tell(self.summary.passed(), self.writer.position());

@@ -9,6 +9,7 @@
 
 use super::{Exporting, unwritten};
 use crate::remote::Remote;
+use haypile_commands::function;
 use haypile_config::cli::Server as Place;
 use haypile_rdb::{Key, Kind, Payload, Why};
 use haypile_resp::Reply;
@@ -115,11 +116,27 @@ impl Server {
         self.databases.iter().map(|database| database.keys).fold(0, u64::saturating_add)
     }
 
+    /// Writes the libraries of functions, if the server has any.
+    fn write_functions(&mut self, to: &mut Exporting) -> Result<(), String> {
+        let reply = self.link.try_asking(&[b"FUNCTION", b"DUMP"])?;
+        match &reply {
+            Reply::Bulk(payload) => {
+                let codes = function::codes_of(payload).map_err(|_| self.link.strange("FUNCTION DUMP"))?;
+                codes.iter().try_for_each(|code| to.function(code))
+            }
+            // Before Redis 7.0 there are none.
+            reply if reply.is_error() && text_of(reply).contains("unknown command") => Ok(()),
+            reply if reply.is_error() => Err(self.link.refused(reply)),
+            _ => Err(self.link.strange("FUNCTION DUMP")),
+        }
+    }
+
     /// Writes all keys.
     ///
     /// # Errors
     /// A text for people.
     pub fn write(&mut self, to: &mut Exporting) -> Result<(), String> {
+        self.write_functions(to)?;
         for Database { number, keys, deadlines } in std::mem::take(&mut self.databases) {
             self.link.ask(&[b"SELECT", number.to_string().as_bytes()])?;
             to.database(number, keys, deadlines)?;

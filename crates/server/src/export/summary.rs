@@ -21,6 +21,8 @@ pub struct Summary {
     databases: BTreeMap<u64, [u64; TYPES.len()]>,
     database: u64,
     exported: u64,
+    /// Libraries of functions.
+    pub libraries: u64,
     /// Keys whose time had passed.
     pub expired: u64,
     /// Keys that were gone before they were read.
@@ -41,6 +43,7 @@ impl Summary {
             databases: BTreeMap::new(),
             database: 0,
             exported: 0,
+            libraries: 0,
             expired: 0,
             gone: 0,
             missing: Vec::new(),
@@ -106,6 +109,9 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.libraries > 0 {
+            writeln!(out, "libraries of functions: {}", self.libraries)?;
+        }
         for (database, counts) in &self.databases {
             let types = counts.iter().zip(TYPES).filter(|(count, _)| **count > 0);
             let types: Vec<String> = types.map(|(count, name)| format!("{count} {name}")).collect();

@@ -11,6 +11,7 @@
 use super::progress::Progress;
 use super::tally::Tally;
 use super::{Ended, Target};
+use haypile_commands::function;
 use haypile_commands::transfer::{Receiver, Refused};
 use haypile_rdb::{Event, Kind, Part, Sink, Why};
 use haypile_store::{Call, Key, Load, LoadError, Mode, Slot, Space, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers};
@@ -216,6 +217,24 @@ impl<'s> Directory<'s> {
         Ok(())
     }
 
+    /// Puts a library into effect at once: there are few.
+    fn on_function(&mut self, code: &[u8]) -> Result<(), Ended> {
+        self.write_batch()?;
+        let mut txn = self.begin();
+        txn.set_exclusive();
+        match function::import(&mut txn, code, self.keep) {
+            Ok(true) => {
+                txn.commit().map_err(refused)?;
+                self.tally.libraries += 1;
+            }
+            Ok(false) => self.tally.kept_libraries += 1,
+            Err(haypile_commands::Error::Stop(stop)) => return Err(refused(stop)),
+            Err(_) => self.tally.skip_function(code),
+        }
+        self.buffers = txn.finish();
+        Ok(())
+    }
+
     fn end_value(&mut self, value: Value<'s>) -> Result<(), Ended> {
         let Value { mut txn, key, before, receiver } = value;
         let About { kind, deadline_ms, .. } = self.about;
@@ -371,7 +390,7 @@ impl Sink for Directory<'_> {
                     ))
                 })?;
             }
-            Event::Function(source) => self.tally.skip_function(source),
+            Event::Function(code) => self.on_function(code)?,
             Event::Module { name, .. } => self.tally.skip_module(name),
             Event::Aux { .. } | Event::Sizes { .. } => {}
         }

@@ -256,6 +256,24 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Loads a library. A server that does not take it goes on without: it may have no functions.
+    fn on_function(&mut self, code: &[u8]) -> Result<(), Ended> {
+        let words: [&[u8]; 4] = [b"FUNCTION", b"LOAD", b"REPLACE", code];
+        let reply = match self.keep {
+            true => self.link.call(&[&words[..2], &words[3..]].concat())?,
+            false => self.link.call(&words)?,
+        };
+        let tally = &mut self.link.tally;
+        match reply.is_error() {
+            false => tally.libraries += 1,
+            true if self.keep && text_of(&reply).starts_with("ERR Library") => tally.kept_libraries += 1,
+            true => tally.skip_function(code),
+        }
+        Ok(())
+    }
+}
+
 impl Link {
     /// Sends a command that makes a part of a long value.
     pub fn step(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), Ended> {
@@ -340,7 +358,7 @@ impl Sink for Server {
             Event::Part(part) => return self.on_part(part),
             Event::End { elements } => return self.on_end(elements),
             Event::Database(number) => return self.link.select(number),
-            Event::Function(source) => self.link.tally.skip_function(source),
+            Event::Function(code) => return self.on_function(code),
             Event::Module { name, .. } => self.link.tally.skip_module(name),
             Event::Aux { .. } | Event::Sizes { .. } => {}
         }

@@ -20,6 +20,9 @@ pub struct Tally {
     pub empty: u64,
     /// Keys that existed already.
     pub kept: u64,
+    /// Libraries of functions that were imported, and those that were there already.
+    pub libraries: u64,
+    pub kept_libraries: u64,
     functions: Named,
     modules: Named,
     begun: Instant,
@@ -42,6 +45,8 @@ impl Tally {
             expired: 0,
             empty: 0,
             kept: 0,
+            libraries: 0,
+            kept_libraries: 0,
             functions: Named::default(),
             modules: Named::default(),
             begun: Instant::now(),
@@ -76,7 +81,7 @@ impl Tally {
         self.imported + self.expired + self.empty + self.kept
     }
 
-    /// Counts a library of functions, for which there is no place.
+    /// Counts a library of functions that cannot be loaded.
     pub fn skip_function(&mut self, source: &[u8]) {
         self.functions.add(&library_name(source));
     }
@@ -130,15 +135,20 @@ impl fmt::Display for Tally {
             (self.kept, "keys that were there already"),
             (self.expired, "keys whose time had passed"),
             (self.empty, "collections without elements"),
+            (self.kept_libraries, "libraries of functions that were there already"),
         ];
+        if self.libraries > 0 {
+            writeln!(out, "libraries of functions: {}", self.libraries)?;
+        }
         for (count, what) in skipped.iter().filter(|(count, _)| *count > 0) {
             writeln!(out, "left out: {count} {what}")?;
         }
-        for (named, what) in
-            [(&self.functions, "libraries of functions"), (&self.modules, "keys or records of modules")]
-        {
+        for (named, what, why) in [
+            (&self.functions, "libraries of functions", "they cannot be loaded"),
+            (&self.modules, "keys or records of modules", "there is no place for them"),
+        ] {
             if named.count > 0 {
-                writeln!(out, "NOT IMPORTED, there is no place for them: {} {what}: {named}", named.count)?;
+                writeln!(out, "NOT IMPORTED, {why}: {} {what}: {named}", named.count)?;
             }
         }
         let (seconds, mb) = (self.begun.elapsed().as_secs_f64(), self.bytes as f64 / 1e6);
@@ -163,6 +173,7 @@ mod tests {
         tally.add(0, Kind::TimedHash, 1);
         tally.add(9, Kind::Zset, 1);
         tally.expired = 2;
+        tally.libraries = 3;
         tally.skip_function(b"#!lua name=mylib\nreturn 1");
         tally.skip_function(b"?");
         (0..3).for_each(|_| tally.skip_module("ReJSON-RL"));
@@ -172,7 +183,8 @@ mod tests {
             "database 0: 3 strings, 1 hashes\n",
             "database 9: 1 sorted sets\n",
             "left out: 2 keys whose time had passed\n",
-            "NOT IMPORTED, there is no place for them: 2 libraries of functions: (unnamed), mylib\n",
+            "libraries of functions: 3\n",
+            "NOT IMPORTED, they cannot be loaded: 2 libraries of functions: (unnamed), mylib\n",
             "33 keys or records of modules: ReJSON-RL (3), other0000, ",
             "other0018, and 11 of other names\n",
             "5 keys imported in 0.0 s",

@@ -4,6 +4,7 @@
 use super::{Above, Findings, Kind, Merged};
 use crate::base::BaseError;
 use crate::databases::{COUNTERS, CountsAt, DATABASES_MAX};
+use crate::facts::is_fact_row;
 use crate::row::{Family, Space, SystemScope};
 use haypile_log::Index;
 use std::collections::BTreeMap;
@@ -143,6 +144,10 @@ impl Facts {
 
     fn note(&mut self, row: &[u8], value: &[u8]) -> Result<(), String> {
         let [_, scope, text @ ..] = row else { return Err("its key is too short".into()) };
+        if is_fact_row(row) {
+            // What it says is up to the program above.
+            return Ok(());
+        }
         let of_name = |name: &&Name| {
             *scope == name.scope as u8
                 && text.strip_prefix(name.name).is_some_and(|rest| rest.len() == name.number_bytes)

@@ -50,6 +50,12 @@ impl RunningScript {
         self.state.load(Ordering::Acquire) == KILLED
     }
 
+    /// The error of a script that was told to end.
+    pub fn killed_text(&self) -> String {
+        let command = if self.kind == Kind::Function { "FUNCTION" } else { "SCRIPT" };
+        format!("ERR Error running script: Script killed by user with {command} KILL.")
+    }
+
     /// Goes to a state from the first one. Returns the state before.
     fn go(&self, to: u8) -> u8 {
         self.state.compare_exchange(CLEAN, to, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|state| state)
