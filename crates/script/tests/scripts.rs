@@ -641,3 +641,57 @@ fn the_first_line_of_a_library_is_read_as_redis_does() {
         assert_eq!(name(text), expected, "{text}");
     }
 }
+
+/// The names of everything that a script can reach from its globals, tables within tables and metatables, sorted.
+const WALK: &str = "local seen, names = {}, {} \
+    local function walk(value, name) \
+        if type(value) == 'function' then names[#names + 1] = name return end \
+        if type(value) ~= 'table' or seen[value] then return end \
+        seen[value] = true \
+        for key, inner in pairs(value) do walk(inner, name .. '.' .. tostring(key)) end \
+        local meta = getmetatable(value) \
+        if meta then walk(meta, name .. '<meta>') end \
+    end \
+    walk(_G, '_G') walk(getmetatable(''), 'string<meta>') table.sort(names) return table.concat(names, ' ')";
+
+#[test]
+fn a_walk_over_all_that_a_script_can_reach_finds_what_is_meant_to_be_there() {
+    let base = "assert collectgarbage error gcinfo getmetatable ipairs load loadstring next pairs pcall rawequal rawget rawset \
+                select setmetatable tonumber tostring type unpack xpcall";
+    let libraries = [
+        ("bit", "arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex"),
+        (
+            "cjson",
+            "decode decode_invalid_numbers decode_max_depth encode encode_invalid_numbers encode_keep_buffer \
+             encode_max_depth encode_number_precision encode_sparse_array new",
+        ),
+        ("cmsgpack", "pack unpack unpack_limit unpack_one"),
+        ("coroutine", "create resume running status wrap yield"),
+        (
+            "math",
+            "abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp ldexp log log10 max min mod modf pow rad random \
+             randomseed sin sinh sqrt tan tanh",
+        ),
+        ("os", "clock"),
+        (
+            "redis",
+            "acl_check_cmd breakpoint call debug error_reply log pcall replicate_commands set_repl setresp sha1hex \
+             status_reply",
+        ),
+        ("string", "byte char dump find format gfind gmatch gsub len lower match rep reverse sub upper"),
+        ("struct", "pack size unpack"),
+        ("table", "concat foreach foreachi getn insert maxn remove setn sort"),
+    ];
+    let mut expected: Vec<String> = base.split_whitespace().map(|name| format!("_G.{name}")).collect();
+    for (library, names) in libraries {
+        expected.extend(names.split_whitespace().map(|name| format!("_G.{library}.{name}")));
+    }
+    let seen = shown(run_on(&mut interpreter(), WALK.as_bytes(), &mut Fake::default()), Protocol::Resp2);
+    let mut seen: Vec<&str> = seen.split_whitespace().skip(1).collect();
+    // What refuses globals that are not there, and the metatable of strings, which reads through to the same functions.
+    expected.push("_G<meta>.__index".to_owned());
+    seen.retain(|name| !name.starts_with("string<meta>"));
+    seen.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+}

@@ -186,3 +186,21 @@ fn payloads_of_function_dump_are_restored_as_the_policy_says() {
     assert_eq!(counts(&mut client), numbers(1, 1));
     server.stop();
 }
+
+/// A library that takes half a second to be loaded holds up nobody: not even on the only event loop.
+#[test]
+fn who_loads_a_library_holds_up_nobody() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--workers", "1"]);
+    let (mut slow, mut other) = (server.client(), server.client());
+    slow.send(&process::request(&[b"FUNCTION", b"LOAD", b"#!lua name=slow\nwhile true do end"]));
+    let begun = std::time::Instant::now();
+    let mut asked = 0;
+    while begun.elapsed() < std::time::Duration::from_millis(250) {
+        assert_eq!(other.ask(&format!("SET k {asked}")), "+OK\r\n");
+        asked += 1;
+    }
+    assert!(asked > 10, "{asked}");
+    assert_eq!(slow.reply(), "-ERR Error registering functions: ERR FUNCTION LOAD timeout\r\n");
+    server.stop();
+}

@@ -4,6 +4,7 @@
 //! the engine's, as those of scripts.
 
 mod library;
+mod prepared;
 mod restore;
 
 pub use library::{Functions, Library};
@@ -18,7 +19,7 @@ use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Script};
 use haypile_config::glob;
 use haypile_resp::Reply;
 use haypile_script::LibraryHead;
-use haypile_store::Txn;
+use haypile_store::{Stop, Txn};
 
 pub(crate) const COMMANDS: &[Command] = &[FCALL, FCALL_RO, FUNCTION];
 
@@ -68,7 +69,7 @@ const USUAL: Command = Command {
 };
 
 /// Commands that change libraries. A run of a function depends on all of them, so nothing else runs meanwhile.
-pub(self) const USUAL_CHANGE: Command = Command {
+const USUAL_CHANGE: Command = Command {
     access: Access::Exclusive,
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     ..USUAL
@@ -96,13 +97,28 @@ fn load(txn: &mut Txn, args: Args) -> Result<Reply> {
     if last == 2 && functions.has_library(&head.name) {
         return Err(Error::Quoting([b"ERR Library '", &head.name[..], b"' already exists"].concat()));
     }
-    // A library may take half a second to be loaded.
-    txn.long()?;
-    let library = Library::load(code, head).map_err(Error::Quoting)?;
+    let library = loaded(txn, code, head)?;
     let name = library.name.clone();
     functions.add(library.clone()).map_err(Error::Quoting)?;
     txn.put_fact(&library.fact_name(), Some(&library.fact))?;
     Ok(Reply::bulk(name))
+}
+
+/// Returns a library of its code, which was loaded in a dry run before: that may take half a second, and under the
+/// exclusive lock everybody would wait for it.
+///
+/// # Errors
+/// The code is no library, or a dry run has to load it first.
+fn loaded(txn: &Txn, code: &[u8], head: LibraryHead) -> Result<Library> {
+    if let Some(known) = prepared::find(code) {
+        return known.map_err(Error::Quoting);
+    }
+    if !txn.may_take_long() {
+        return Err(Error::Stop(Stop::WouldBlock));
+    }
+    let library = Library::load(code, head);
+    prepared::keep(code, library.clone());
+    library.map_err(Error::Quoting)
 }
 
 /// Puts a library of a file into the data, in the place of the one of its name. Returns false if that one is kept.

@@ -3,7 +3,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::function::{Functions, Library, USUAL_CHANGE, delete_all, wrong_subcommand};
+use crate::function::{Functions, Library, USUAL_CHANGE, delete_all, loaded, wrong_subcommand};
 use crate::table::{Arity, Body, Command, Flag};
 use haypile_rdb::{Memory, Payload, Slice, Source, Writer, encoded, file, payload};
 use haypile_resp::Reply;
@@ -46,7 +46,6 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
         _ => return Err(wrong_subcommand(args)),
     };
     let codes = codes_of(args.get(2))?;
-    txn.long()?;
     let mut functions = if policy == Policy::Flush { Functions::default() } else { Functions::of(&txn.facts()) };
     let mut restored: Vec<Library> = Vec::new();
     for code in codes {
@@ -57,7 +56,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
         }
         // All that are replaced go first: a function may come from one library to another.
         functions.remove(&head.name);
-        restored.push(Library::load(&code, head).map_err(Error::Quoting)?);
+        restored.push(loaded(txn, &code, head)?);
     }
     for library in &restored {
         functions.add(library.clone()).map_err(Error::Quoting)?;

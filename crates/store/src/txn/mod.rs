@@ -376,6 +376,11 @@ impl<'s> Txn<'s> {
         if self.call.mode == Mode::Disk { Ok(()) } else { Err(Stop::Long) }
     }
 
+    /// Returns whether this runs on a thread that may take long: as a dry run, or under the locks.
+    pub fn may_take_long(&self) -> bool {
+        matches!(self.call.mode, Mode::Load | Mode::Disk)
+    }
+
     /// Returns room for the rows that the command is going to collect: none yet. On an event loop, where only short
     /// collections are made, no counter is asked.
     pub fn room(&self) -> crate::room::Taken {
