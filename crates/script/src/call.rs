@@ -27,9 +27,10 @@ const FINISH: &CStr = c"haypile.finish";
 /// The name of the real table of globals in Lua's registry.
 const GLOBALS: &CStr = c"haypile.globals";
 
-/// Makes the functions around a script and around a function of a library. The first takes a chunk and an error handler,
-/// sets KEYS and ARGV in `globals` to what the thread's [`RunState`] says, runs the chunk, and returns whether it has come
-/// to its end, and its value or error. The second does the same with a function, to which it gives both as arguments.
+/// Makes the functions around a script and around a function of a library. The first takes a chunk and an error
+/// handler, sets KEYS and ARGV in `globals` to what the thread's [`RunState`] says, runs the chunk, and returns whether
+/// it has come to its end, and its value or error. The second does the same with a function, to which it gives both as
+/// arguments.
 pub(crate) fn runners(lua: &Lua, globals: &Table) -> Result<(Function, Function)> {
     lua.set_named_registry_value(GLOBALS.to_str().expect("it is ASCII"), globals)?;
     // SAFETY: as in `functions`.

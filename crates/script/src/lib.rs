@@ -13,6 +13,7 @@ mod call;
 mod failure;
 mod libraries;
 mod library;
+mod load;
 mod memory;
 mod redis;
 mod sandbox;
@@ -22,7 +23,8 @@ mod to_lua;
 mod to_reply;
 
 pub use interpreter::{Bounds, Interpreter, Outcome, Program, Run};
-pub use library::{Function, LOAD_TIME_MAX, functions_of};
+pub use library::Function;
+pub use load::{LOAD_TIME_MAX, functions_of};
 pub use server::{Halted, LogLevel, Server};
 pub use shebang::{Flags, LibraryHead, Shebang};
 

@@ -1,24 +1,10 @@
-//! Libraries of functions: what a library's text registers when it is loaded.
-//!
-//! A library is loaded once to learn which functions it has ([`functions_of`]), and again by each interpreter that runs
-//! one of them. While it is loaded, it sees nothing but a table `redis` with the function that registers, as in Redis.
+//! Functions as a library registers them while it is loaded.
 
 use crate::failure;
-use crate::interpreter::{Bounds, Interpreter, Outcome, Program, Run};
-use crate::server::{Halted, LogLevel, Server};
 use crate::shebang::{Flags, check_name};
-use haypile_resp::{Args, Protocol, Reply};
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long a library may take to be loaded, as in Redis.
-pub const LOAD_TIME_MAX: Duration = Duration::from_millis(500);
-
-/// Bytes that an interpreter takes that only loads.
-const LOAD_MEMORY_BYTES: usize = 32 << 20;
 
 /// A function that a library has registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,66 +22,6 @@ pub(crate) struct Registered {
 
 /// The functions of the library that is being loaded; nothing while none is.
 pub(crate) type Registering = Rc<RefCell<Option<Vec<Registered>>>>;
-
-/// Loads a library and returns its functions.
-///
-/// # Errors
-/// The text is no Lua, does what a library may not, takes too long, or registers nothing: Redis's reply.
-pub fn functions_of(
-    version: &str,
-    text: &[u8],
-    head_bytes: usize,
-    log: &mut dyn FnMut(LogLevel, &[u8]),
-) -> std::result::Result<Vec<Function>, Vec<u8>> {
-    let bounds = Bounds { memory_bytes: LOAD_MEMORY_BYTES };
-    let mut interpreter = Interpreter::new(version, bounds)?;
-    let identity: Arc<[u8]> = text.into();
-    let program = Program::Library { identity: &identity, text, head_bytes };
-    let run = Run { name: "", program, keys: &[], args: &[], seed: 0, memory_bytes: LOAD_MEMORY_BYTES };
-    let mut server = Loading { started: Instant::now(), log };
-    match interpreter.run(&run, &mut server) {
-        Outcome::Reply(Reply::ErrorBytes(why)) => return Err(why),
-        Outcome::Reply(Reply::Error(why)) => return Err(why.into_owned().into_bytes()),
-        Outcome::Reply(_) => {}
-        Outcome::Halted(Halted::Failed(why)) => return Err(format!("ERR Error registering functions: {why}").into()),
-        Outcome::Halted(Halted::Dropped) => unreachable!("nobody drops it"),
-    }
-    let functions = interpreter.functions(&identity);
-    if functions.is_empty() { Err(b"ERR No functions registered".to_vec()) } else { Ok(functions) }
-}
-
-/// The server of a library that is loaded for its functions: it runs no command.
-struct Loading<'a> {
-    started: Instant,
-    log: &'a mut dyn FnMut(LogLevel, &[u8]),
-}
-
-impl Server for Loading<'_> {
-    fn call(&mut self, _: Args<'_>) -> std::result::Result<Reply, Halted> {
-        Ok(Reply::error("ERR redis.call can only be called inside a script invocation"))
-    }
-
-    fn set_protocol(&mut self, _: Protocol) {}
-
-    fn permits(&mut self, _: Args<'_>) -> Option<bool> {
-        None
-    }
-
-    fn log(&mut self, level: LogLevel, text: &[u8]) {
-        (self.log)(level, text);
-    }
-
-    fn takes_long(&mut self) -> std::result::Result<(), Halted> {
-        self.goes_on()
-    }
-
-    fn goes_on(&mut self) -> std::result::Result<(), Halted> {
-        match self.started.elapsed() > LOAD_TIME_MAX {
-            true => Err(Halted::Failed("ERR FUNCTION LOAD timeout".to_owned())),
-            false => Ok(()),
-        }
-    }
-}
 
 /// Makes `redis.register_function`.
 pub(crate) fn register_function(lua: &Lua, registering: &Registering) -> Result<mlua::Function> {

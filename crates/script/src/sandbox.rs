@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(crate) struct Environment {
     /// The real table behind those of scripts, in which KEYS and ARGV are set.
     pub globals: Table,
-    /// Those that libraries and their functions see.
+    /// The globals that libraries and their functions see.
     pub functions: Table,
     set_loading: Function,
 }

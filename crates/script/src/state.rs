@@ -28,7 +28,7 @@ pub(crate) struct RunState {
     pub panic: RefCell<Option<Box<dyn Any + Send>>>,
     /// An allocation beyond the bound has ended the script.
     pub no_memory: Cell<bool>,
-    /// What is written to the log was written before.
+    /// The library that is loaded has written to the log before.
     pub quiet: Cell<bool>,
     /// Coroutines that the run has made.
     pub coroutines: Cell<u32>,

@@ -5,21 +5,21 @@
 //! transaction depends on all that it has not found, too.
 
 use crate::row::{RowKey, SystemScope, system_row};
-use crate::stop::Stop;
-use crate::store::Store;
-use crate::txn::Txn;
 use haypile_log::Index;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const FACT_ROW: &[u8] = b"fact/";
-/// The end of the rows that begin so.
-const FACT_ROWS_END: &[u8] = b"fact0";
 
 /// Returns the row of a fact: `fact/` and its name; the value is the fact's.
 pub fn fact_row(name: &[u8]) -> RowKey {
     system_row(SystemScope::Replicated, &[FACT_ROW, name].concat())
+}
+
+/// Returns where the rows of facts begin, and where they end.
+pub(crate) fn fact_rows() -> (RowKey, RowKey) {
+    (fact_row(b""), system_row(SystemScope::Replicated, b"fact0"))
 }
 
 /// Returns whether a row is a fact.
@@ -32,7 +32,7 @@ pub(crate) fn is_fact_row(row: &[u8]) -> bool {
 pub struct Facts {
     values: BTreeMap<Box<[u8]>, Arc<[u8]>>,
     /// The newest record that changed one.
-    changed_at: Index,
+    pub(crate) changed_at: Index,
 }
 
 impl Facts {
@@ -45,7 +45,7 @@ impl Facts {
         self.values.iter().map(|(name, value)| (&**name, value))
     }
 
-    fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
+    pub(crate) fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
         match value {
             Some(value) => _ = self.values.insert(name.into(), value.into()),
             None => _ = self.values.remove(name),
@@ -62,7 +62,8 @@ impl KnownFacts {
         self.0.read().clone()
     }
 
-    /// Notes a system row as its record is applied or read from the base at open. Rows that are no facts are left alone.
+    /// Notes a system row as its record is applied or read from the base at open. Rows that are no facts are left
+    /// alone.
     pub fn on_system_row(&self, row: &[u8], value: Option<&[u8]>, index: Index) {
         let prefix = fact_row(b"");
         if let Some(name) = row.strip_prefix(&prefix[..]) {
@@ -70,43 +71,6 @@ impl KnownFacts {
             let facts = Arc::make_mut(&mut now);
             facts.set(name, value);
             facts.changed_at = facts.changed_at.max(index);
-        }
-    }
-}
-
-impl Store {
-    /// Returns the facts of this moment. Whether they are durable is not known: a transaction's reply waits for that.
-    pub fn facts(&self) -> Arc<Facts> {
-        self.facts.now()
-    }
-}
-
-impl Txn<'_> {
-    /// Returns all facts as this transaction sees them.
-    pub fn facts(&mut self) -> Arc<Facts> {
-        let now = self.store.facts.now();
-        self.gate.rise(now.changed_at);
-        let (from, until) = (fact_row(b""), system_row(SystemScope::Replicated, FACT_ROWS_END));
-        let changed = if self.committed { BTreeMap::new() } else { self.overlay.range(&from, &until) };
-        if changed.is_empty() {
-            return now;
-        }
-        let mut own = Facts::clone(&now);
-        for (row, value) in &changed {
-            own.set(&row[from.len()..], value.as_deref());
-        }
-        Arc::new(own)
-    }
-
-    /// Writes a fact, or removes it.
-    ///
-    /// # Errors
-    /// The transaction has become too large.
-    pub fn put_fact(&mut self, name: &[u8], value: Option<&[u8]>) -> Result<(), Stop> {
-        debug_assert!(self.is_exclusive || self.is_dry_run(), "facts are changed under the exclusive lock");
-        match value {
-            Some(value) => self.put_row(&fact_row(name), &[value]),
-            None => self.delete_row(&fact_row(name)),
         }
     }
 }

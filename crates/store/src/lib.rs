@@ -3,9 +3,9 @@
 //! Read `txn` first (a command's access to rows; ordered reads are in `txn::visit`), then `txn::commit` and `apply`
 //! (how its writes take effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy
 //! while writes go on), `load` (much at once into an empty store), `spool` (rows that are too many for a command's
-//! memory) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases`, `facts` and `objects` are
-//! the parts below these; `access` and `txn::accesses` note how idle keys are; `base` is the contract of the layer below,
-//! `check` checks a directory offline. The store never names RocksDB, a socket or a reply.
+//! memory) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases`, `facts` and `objects`
+//! are the parts below these; `access` and `txn::accesses` note how idle keys are; `base` is the contract of the layer
+//! below, `check` checks a directory offline. The store never names RocksDB, a socket or a reply.
 
 mod access;
 mod apply;

@@ -7,7 +7,7 @@ use crate::base::{Base, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
 use crate::derived::Derived;
-use crate::facts::KnownFacts;
+use crate::facts::{Facts, KnownFacts};
 use crate::flush::dead_rows::DeadRows;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
@@ -218,6 +218,11 @@ impl Store {
         if self.memtable.active_bytes() > self.flush.memtable_bytes() {
             self.flush.request();
         }
+    }
+
+    /// Returns the facts of this moment. Whether they are durable is not known: a transaction's reply waits for that.
+    pub fn facts(&self) -> Arc<Facts> {
+        self.facts.now()
     }
 
     /// Notes a system row that was applied in the parts of the store that keep it in memory.

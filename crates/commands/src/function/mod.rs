@@ -295,7 +295,17 @@ fn stats(host: &mut dyn Host, _args: Args) -> Result<Reply> {
             (word("duration_ms"), Reply::Integer(running.duration_ms as i64)),
         ])
     });
-    let functions = host.functions();
+    let mut functions = host.functions();
+    // Alone, it asks for no transaction: all threads that could run one may be busy with functions.
+    let of_block = host.in_transaction(&mut |txn| {
+        functions = Functions::of(&txn.facts());
+        Ok(Reply::None)
+    });
+    if let Err(error) = of_block
+        && !matches!(error, Error::Stop(Stop::Long))
+    {
+        return Err(error);
+    }
     let counts = Reply::Map(vec![
         (word("libraries_count"), number(functions.libraries().len())),
         (word("functions_count"), number(functions.len())),

@@ -24,7 +24,7 @@ pub(super) const RESTORE: Command = Command {
     ..USUAL_CHANGE
 };
 
-/// What becomes of the libraries that are there.
+/// The fate of the libraries that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Flush,

@@ -1,9 +1,10 @@
 //! A session without an engine, for the commands that ask only their session.
 
+use haypile_commands::function::Functions;
 use haypile_commands::host::{
     Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
     InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replication, Replies, Role, Rows,
-    Scripts, SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
+    RunningFunction, Scripts, SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -321,6 +322,15 @@ impl Scripts for Session {
 
     fn check_script(&self, text: &[u8]) -> Result<String> {
         if text == b"wrong" { Err(Error::text("ERR wrong script")) } else { Ok("there".to_owned()) }
+    }
+
+    fn running_function(&self) -> Option<RunningFunction> {
+        let command = vec![b"fcall".to_vec(), b"f".to_vec(), b"0".to_vec()];
+        Some(RunningFunction { name: b"f".to_vec(), command, duration_ms: 5 })
+    }
+
+    fn functions(&self) -> Functions {
+        Functions::default()
     }
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
     }
 }
 
-/// What a command runs.
+/// A script or function that a command runs.
 enum Callee {
     Script(Arc<Script>),
     /// A function, its name as it was registered.

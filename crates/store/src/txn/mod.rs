@@ -9,6 +9,7 @@
 pub(crate) mod accesses;
 pub(crate) mod commit;
 mod draw;
+mod facts;
 mod gate;
 pub(crate) mod merge;
 mod next;
@@ -162,7 +163,7 @@ pub struct Txn<'s> {
     /// Whether the transaction's own writes are committed.
     pub(crate) committed: bool,
     /// The newest record whose effects were read.
-    pub(crate) gate: Gate,
+    gate: Gate,
     /// Databases whose space this transaction changes, and the space that comes after the ones it took.
     pub(crate) moved: Vec<(u32, Space)>,
     pub(crate) next_space: Option<Space>,
@@ -184,7 +185,7 @@ pub struct Txn<'s> {
     notes_ready: bool,
     ready: Vec<Ready>,
     /// Whether the caller holds the exclusive lock, so that no other command runs.
-    pub(crate) is_exclusive: bool,
+    is_exclusive: bool,
     /// The locks of keys that are not among the arguments.
     locks: Option<&'s dyn KeyLocks>,
     /// Keys whose locks the transaction lacked.

@@ -26,6 +26,6 @@ pub trait Scripts {
     /// The function that has run longest, of those that do not end at once.
     fn running_function(&self) -> Option<RunningFunction>;
 
-    /// The functions of all libraries.
-    fn functions(&mut self) -> Functions;
+    /// The functions of all libraries, without what a transaction has changed.
+    fn functions(&self) -> Functions;
 }

@@ -24,11 +24,7 @@ impl Scripts for SessionHost<'_, '_> {
         self.engine.scripts.running.function()
     }
 
-    fn functions(&mut self) -> Functions {
-        match (&mut self.txn, self.engine.store()) {
-            (Some(txn), _) => Functions::of(&txn.facts()),
-            (None, Some(store)) => Functions::of(&store.facts()),
-            (None, None) => Functions::default(),
-        }
+    fn functions(&self) -> Functions {
+        self.engine.store().map_or_else(Functions::default, |store| Functions::of(&store.facts()))
     }
 }

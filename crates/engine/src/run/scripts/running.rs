@@ -11,7 +11,7 @@ use std::time::Instant;
 #[derive(Default)]
 pub(crate) struct Running(Mutex<Vec<Arc<RunningScript>>>);
 
-/// What runs.
+/// The kinds of what runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Script,
