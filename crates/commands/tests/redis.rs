@@ -17,6 +17,7 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("bzpopmin", "flags"),
     ("eval", "flags"),
     ("evalsha", "flags"),
+    ("fcall", "flags"),
     ("client|kill", "arguments"),
     ("geohash", "arguments"),
     ("geopos", "arguments"),

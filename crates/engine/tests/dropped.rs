@@ -62,6 +62,8 @@ const CALLS: &str = "
     discard|exec|multi|unwatch|watch str
     eval redis.call('set',KEYS[1],1)redis.call('publish','channel','m')redis.call('rpush','never','x') 1 str|eval_ro return(redis.call('get',KEYS[1])) 1 str
     evalsha x 0|evalsha_ro x 0|script DEBUG NO|script EXISTS x|script FLUSH|script HELP|script KILL|script LOAD return(1)
+    fcall put 1 str|fcall_ro look 1 str|function DELETE lib|function DUMP|function FLUSH|function HELP|function KILL|function LIST
+    function LOAD #!lua␣name=other␤redis.register_function('other',function()end)|function RESTORE x|function STATS
     post x|host: x
 ";
 
@@ -98,6 +100,7 @@ const PREPARED: &str = "
     SET str value|SET n 10|SETBIT bits 7 1|SET deadline v EX 1000|RPUSH list a b c|RPUSH list2 x|HSET hash a 1 b 2 n 3 d 4|HEXPIRE hash 1000 FIELDS 1 d
     SADD set a b c|SADD set2 b c d|ZADD zset 1 a 2 b|ZADD zset2 2 b 3 c|GEOADD geo 13.361389 38.115556 a 15.087269 37.502669 b|PFADD hll a b|PFADD hll2 c
     XADD stream 1-1 f v|XADD stream 2-1 f v|XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 1 STREAMS stream >|SET cold value
+    FUNCTION LOAD #!lua␣name=lib␤redis.register_function('put',function(k)redis.call('publish','channel','m')return␣redis.call('set',k[1],1)end)redis.register_function{function_name='look',flags={'no-writes'},callback=function(k)return␣redis.call('get',k[1])end}
 ";
 
 /// The clients: one runs the block, one looks, and others listen, wait and are closed.

@@ -39,10 +39,12 @@ const CALLS: &str = "
     blpop missing 0.01|bzpopmin missing 0.01|blmove missing list LEFT RIGHT 0.01|getdel missing|spop missing|hdel missing none
     wait 0 1
     eval_ro return{redis.call('get',KEYS[1]),redis.call('hgetall','hash')} 1 k:1|evalsha_ro c77382aa965ed715a9230ae8a1d2409e254c2b00 1 k:2
+    fcall_ro look 1 k:1|function DUMP|function LIST WITHCODE
 ";
 
 /// The data beside the keys that are large.
 const PREPARED: &str = "
+    FUNCTION LOAD #!lua␣name=lib␤redis.register_function{function_name='look',flags={'no-writes'},callback=function(k)return␣redis.call('get',k[1])end}
     SET deadline v EX 100000|PFADD hll a b c|PFADD cold a b|RPUSH list2 x|SADD set2 m:1 x|ZADD zset2 2 m:1 3 x
     XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 10 STREAMS stream >|HSET expiring a 1 gone 2|HPEXPIRE expiring 1 FIELDS 1 gone
     SET gone v PX 1|RPUSH gone:list a|PEXPIRE gone:list 1|SADD gone:set a|PEXPIRE gone:set 1|ZADD gone:zset 1 a|PEXPIRE gone:zset 1

@@ -129,6 +129,11 @@ fn engine_of(table: Table, workers: usize) -> Arc<Engine> {
     Engine::new(settings, table, workers, about, |_| ())
 }
 
+/// The word that is written so: white space within it has signs of its own.
+fn word_of(written: &str) -> String {
+    written.replace('␣', " ").replace('␤', "\n")
+}
+
 impl Server {
     pub fn new() -> Server {
         Server::over(Data::new())
@@ -176,7 +181,8 @@ impl Server {
 
     /// Sends a command's words, separated by blanks; runs as far as it can go without waiting.
     pub fn send(&mut self, client: usize, command: &str) {
-        let words: Vec<&[u8]> = command.split_ascii_whitespace().map(str::as_bytes).collect();
+        let words: Vec<String> = command.split_ascii_whitespace().map(word_of).collect();
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         self.send_words(client, &words);
     }
 

@@ -12,6 +12,7 @@ mod keys;
 mod memory;
 mod ports;
 mod row;
+mod scripts;
 mod sessions;
 mod sorting;
 
@@ -76,11 +77,12 @@ const ATTACKS: &[&[Attack]] = &[
     sessions::ATTACKS,
     ports::ATTACKS,
     memory::ATTACKS,
+    scripts::ATTACKS,
 ];
 
 /// Attacks that redis-server is not measured beside: it has no port for metrics, and its only thread waits for the
-/// target of a MIGRATE.
-const NOT_ON_BASE: &[&str] = &[ports::METRICS, sessions::MIGRATE];
+/// target of a MIGRATE, and for the end of a script.
+const NOT_ON_BASE: &[&str] = &[ports::METRICS, sessions::MIGRATE, scripts::ENDLESS];
 
 /// Runs the attacks and prints their table; returns true if the innocent client was served well beside each.
 pub fn run(options: &Options) -> Result<bool> {
