@@ -60,7 +60,7 @@ fn patterns(site: &Site) -> Result<()> {
 
 /// Takes memory until there is none left for the script.
 fn memory(site: &Site) -> Result<()> {
-    let script = "local t = {} while true do t[#t + 1] = string.rep('x', 1000) .. #t end";
+    let script = "local t = {} while true do t[#t + 1] = {#t} end";
     repeat_over(site, CLIENTS, &["EVAL", script, "0"])
 }
 
