@@ -194,7 +194,7 @@ impl Interpreter {
 
     /// Whether so much memory has stayed that another interpreter should take this one's place.
     pub fn is_worn(&self) -> bool {
-        self.lua.used_memory() > self.bounds.memory_bytes / 2
+        self.lua.used_memory() > self.bounds.memory_bytes / 8
     }
 
     /// Returns the bytes that the interpreter takes.

@@ -21,9 +21,14 @@ use haypile_store::{Mode, Stop, Txn, WritePressure};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes that a run takes at most: on an event loop, and elsewhere. One that needs more leaves the event loop.
+/// Bytes that a run takes at most on an event loop. One that needs more leaves it.
 const MEMORY_BYTES_ON_LOOP: usize = 4 << 20;
-const MEMORY_BYTES: usize = 64 << 20;
+
+/// Bytes that a run takes elsewhere, at least and at most: in between a share of `maxmemory`, so that as many as run at
+/// the same time fit beside the data.
+const MEMORY_BYTES_MIN: usize = 8 << 20;
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+const MEMORY_SHARE: u64 = 16;
 
 /// The facts that a run of scripts has found out.
 #[derive(Default)]
@@ -67,7 +72,7 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
         keys: &keys,
         args: &values,
         seed,
-        memory_bytes: if part.mode == Mode::Disk { MEMORY_BYTES } else { MEMORY_BYTES_ON_LOOP },
+        memory_bytes: if part.mode == Mode::Disk { memory_bytes(part.engine) } else { MEMORY_BYTES_ON_LOOP },
     };
     let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
     let own = State { protocol: Protocol::Resp2, ..state.clone() };
@@ -97,6 +102,12 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
         (Outcome::Halted(Halted::Dropped), None) => unreachable!("a run is dropped for a stop"),
         (Outcome::Reply(reply), None) => Ok(reply),
     }
+}
+
+/// Returns the bytes that a run takes at most on the I/O pool.
+fn memory_bytes(engine: &Engine) -> usize {
+    let share = engine.settings.config().maxmemory / MEMORY_SHARE;
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
 
 /// A script or function that a command runs.
