@@ -17,11 +17,16 @@ type Loaded = Result<Library, Vec<u8>>;
 /// The newest last, each with the SHA-1 of its code.
 static PREPARED: Mutex<VecDeque<([u8; 20], Loaded)>> = Mutex::new(VecDeque::new());
 
-/// Returns a library that was loaded from this code, or why it cannot be.
+/// Returns a library that was loaded from this code, or why it cannot be. That is said once: a machine that was too
+/// busy may load it the next time.
 pub fn find(code: &[u8]) -> Option<Loaded> {
     let print: [u8; 20] = Sha1::digest(code).into();
-    let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
-    prepared.iter().find(|(of, _)| *of == print).map(|(_, loaded)| loaded.clone())
+    let mut prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = prepared.iter().position(|(of, _)| *of == print)?;
+    match &prepared[at].1 {
+        Ok(library) => Some(Ok(library.clone())),
+        Err(_) => prepared.remove(at).map(|(_, loaded)| loaded),
+    }
 }
 
 /// Keeps what has come of a code.
@@ -47,5 +52,6 @@ mod tests {
         (0..KEPT + 2).for_each(|number| keep(&code(number), error(number)));
         assert!(find(&code(1)).is_none());
         assert_eq!(find(&code(2)).and_then(Result::err), Some(vec![2]));
+        assert!(find(&code(2)).is_none(), "an error is said once");
     }
 }

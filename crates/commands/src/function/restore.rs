@@ -73,7 +73,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
 /// Reads the codes of the libraries of a payload.
 ///
 /// # Errors
-/// It is no payload of FUNCTION DUMP.
+/// The bytes are no payload of FUNCTION DUMP.
 pub fn codes_of(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     if Payload::check(bytes).is_err() {
         return Err(Error::text("ERR DUMP payload version or checksum are wrong"));
@@ -99,7 +99,7 @@ fn failed() -> Error {
 /// Makes the payload of some libraries.
 ///
 /// # Errors
-/// They are too long for one.
+/// The libraries are too long for one payload.
 pub(super) fn payload<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>> {
     let too_long = |_: std::io::Error| Error::text("ERR the libraries are too long for one payload");
     let mut writer = Writer::new(Memory::new(BYTES_MAX));

@@ -351,7 +351,7 @@ impl Command {
     /// Every flag: those of the entry, those that follow from `access` and `body`, and what the key specs imply.
     pub fn all_flags(&self) -> Flags {
         let mut flags = Flags::default();
-        // What FUNCTION reads is no data, as Redis has it.
+        // FUNCTION reads no data, as Redis has it.
         let is_of_data = self.group != Group::Scripting || matches!(self.body, Body::Script(_)) || self.access.writes();
         self.access.flag().filter(|_| is_of_data).into_iter().for_each(|flag| flags.add(flag));
         if self.waits() {

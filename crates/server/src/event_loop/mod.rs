@@ -7,7 +7,7 @@
 //! then each connection's replies leave with one write, if the log is as durable as they ask. Connections that have to
 //! wait stay listed until the log says that it has got further.
 //!
-//! What is made and sent between two looks at the sockets is a round, and bounded: see `round`.
+//! A round is all that is made and sent between two looks at the sockets, and bounded: see `round`.
 
 mod connection;
 mod hand_over;

@@ -145,7 +145,7 @@ impl Facts {
     fn note(&mut self, row: &[u8], value: &[u8]) -> Result<(), String> {
         let [_, scope, text @ ..] = row else { return Err("its key is too short".into()) };
         if is_fact_row(row) {
-            // What it says is up to the program above.
+            // The value of a fact is up to the program above.
             return Ok(());
         }
         let of_name = |name: &&Name| {
