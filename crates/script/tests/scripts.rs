@@ -688,7 +688,8 @@ fn a_walk_over_all_that_a_script_can_reach_finds_what_is_meant_to_be_there() {
     }
     let seen = shown(run_on(&mut interpreter(), WALK.as_bytes(), &mut Fake::default()), Protocol::Resp2);
     let mut seen: Vec<&str> = seen.split_whitespace().skip(1).collect();
-    // The function that refuses globals that are not there, and the metatable of strings, which reads through to the same functions.
+    // The function that refuses globals that are not there, and the metatable of strings, which reads through to the
+    // same functions.
     expected.push("_G<meta>.__index".to_owned());
     seen.retain(|name| !name.starts_with("string<meta>"));
     seen.sort_unstable();
