@@ -220,6 +220,27 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_block_that_is_discarded_has_done_nothing",
     },
     Difference {
+        commands: &["acl"],
+        what: "Rights by database, as Valkey 9.1 has them: `db=0,1`, `alldbs`, `resetdbs`. ACL LIST and GETUSER show them where a \
+               user is restricted, `INFO stats` has `acl_access_denied_db`.",
+        why: "Applications that share a server have databases of their own.",
+        test: "channels_and_databases",
+    },
+    Difference {
+        commands: &["acl|load"],
+        what: "Clients stay connected if their user is still there, with its new rules, as in later versions of Redis; Redis 7.0 \
+               closes all but those of the default user.",
+        why: "A file that is read again for a new user interrupts nobody.",
+        test: "a_file_of_users_is_read_at_the_start_and_by_acl_load",
+    },
+    Difference {
+        commands: &["acl|log"],
+        what: "An entry keeps the first 1024 bytes of a key or channel. A blocking command that is refused because its user lost the \
+               right while it waited makes no entry.",
+        why: "What is denied is to take no memory. A run that serves who waits may be dropped.",
+        test: "the_log_counts_what_is_repeated",
+    },
+    Difference {
         commands: &["replicaof", "slaveof"],
         what: "Only another Haypile with the same format of the log and the same number of databases can be followed, from a \
                server that is no `engine memory`; `INFO replication` says in `master_link_error` why a master is not followed. \

@@ -44,6 +44,11 @@ macro_rules! words {
                 self.0 |= 1 << word as u32;
             }
 
+            /// The set as a number: each word is the bit of its place among all.
+            pub const fn bits(self) -> u32 {
+                self.0
+            }
+
             /// The words of the set, in the order of replies.
             pub fn iter(self) -> impl Iterator<Item = $word> {
                 $word::ALL.iter().copied().filter(move |&word| self.has(word))

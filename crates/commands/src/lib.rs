@@ -17,6 +17,7 @@ pub mod keyspec;
 pub mod migration;
 mod names;
 pub mod redact;
+pub mod rights;
 pub mod syntax;
 
 mod bitmap;
@@ -52,6 +53,7 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use lookup::{Entry, Table};
 pub use names::is_http;
+pub use server::acl::wrong_rule;
 pub use table::{Access, Awaited, Body, Command, Control, ElementArgs, Flag, Selects, Tried};
 pub use table::{host, lookup};
 

@@ -9,6 +9,10 @@ use haypile_resp::Protocol;
 
 /// Differences of 7.2 from 7.0: a full name and the field of COMMAND INFO or COMMAND DOCS.
 const CHANGED_IN_7_2: &[(&str, &str)] = &[
+    ("acl|deluser", "tips"),
+    ("acl|log", "history"),
+    ("acl|save", "tips"),
+    ("acl|setuser", "tips"),
     ("blmove", "flags"),
     ("blpop", "flags"),
     ("brpop", "flags"),

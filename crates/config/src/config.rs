@@ -95,8 +95,15 @@ pub struct Config {
     pub keyspace_events: Vec<u8>,
     /// The bounds up to which Redis holds collections compactly, each with its directive.
     pub encoding_limits: Vec<(&'static str, i64)>,
-    /// Empty = clients need no password.
+    /// The password of the default user; empty = none.
     pub requirepass: Vec<u8>,
+    /// The file of users.
+    pub aclfile: Option<PathBuf>,
+    /// Users that are made have all channels.
+    pub acl_all_channels: bool,
+    pub acl_log_entries_max: usize,
+    /// The lines `user`, in order.
+    pub users: Vec<UserLine>,
 
     pub replication: Replication,
 
@@ -259,6 +266,22 @@ pub enum Supervised {
     Auto,
 }
 
+/// The lines that are no directives and that the server is told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statements {
+    pub renames: Vec<Rename>,
+    pub users: Vec<UserLine>,
+}
+
+/// A line `user`. Whether its rules make sense is for the crate `acl` to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserLine {
+    /// The name and the rules.
+    pub words: Vec<Vec<u8>>,
+    /// The line, for the error if a rule is wrong, without its words: they may be passwords.
+    pub origin: Origin,
+}
+
 /// A `rename-command` line. The command table knows whether the command exists, and whether the new name is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
@@ -285,14 +308,14 @@ impl Config {
     pub fn defaults(dir: &Path) -> Config {
         let mut values = Values::defaults();
         values.put(crate::table::find(b"dir").expect("dir is in the table"), Value::Text(path_bytes(dir)));
-        Config::from_values(&values, &[])
+        Config::from_values(&values, &Statements::default())
     }
 
-    pub(crate) fn from_values(values: &Values, renames: &[Rename]) -> Config {
-        Config::read(&mut Fields::of(values), renames)
+    pub(crate) fn from_values(values: &Values, lines: &Statements) -> Config {
+        Config::read(&mut Fields::of(values), lines)
     }
 
-    fn read(fields: &mut Fields, renames: &[Rename]) -> Config {
+    fn read(fields: &mut Fields, lines: &Statements) -> Config {
         let dir = fields.path("dir").expect("dir is never empty");
         let below_dir = |path: Option<PathBuf>| path.map(|path| dir.join(path));
         let limits = limits_of(fields.value("client-output-buffer-limit"));
@@ -321,6 +344,10 @@ impl Config {
             keyspace_events: fields.text("notify-keyspace-events"),
             encoding_limits: limits_of_encodings.map(|name| (name, fields.count(name))).collect(),
             requirepass: fields.text("requirepass"),
+            aclfile: below_dir(fields.path("aclfile")),
+            acl_all_channels: fields.choice("acl-pubsub-default", PUBSUB_DEFAULTS),
+            acl_log_entries_max: usize::try_from(fields.int::<i64>("acllog-max-len")).unwrap_or(0),
+            users: lines.users.clone(),
             replication: Replication::read(fields),
             databases: fields.int("databases"),
             daemonize,
@@ -330,7 +357,7 @@ impl Config {
             loglevel: fields.choice("loglevel", LOG_LEVELS),
             logfile: below_dir(fields.path("logfile")),
             log_format: fields.choice("log-format", LOG_FORMATS),
-            renames: renames.to_vec(),
+            renames: lines.renames.clone(),
             workers: fields.int("workers"),
             io_pool: fields.int("io-pool"),
             engine: fields.choice("engine", ENGINES),
@@ -378,6 +405,7 @@ const SUPERVISED: &[(&str, Supervised)] = &[
     ("no", Supervised::No),
 ];
 const PROTECTED: &[(&str, Protected)] = &[("no", Protected::No), ("yes", Protected::Yes), ("local", Protected::Local)];
+const PUBSUB_DEFAULTS: &[(&str, bool)] = &[("allchannels", true), ("resetchannels", false)];
 const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("debug", LogLevel::Debug),
     ("verbose", LogLevel::Verbose),
@@ -513,7 +541,7 @@ mod tests {
     fn each_used_directive_is_a_field_and_no_other() {
         let values = Values::defaults();
         let mut fields = Fields::of(&values);
-        Config::read(&mut fields, &[]);
+        Config::read(&mut fields, &Statements::default());
         let used: BTreeSet<&str> = table::rows().filter(|row| row.class == Class::Used).map(|row| row.name).collect();
         assert_eq!(fields.seen, used);
     }
@@ -525,7 +553,7 @@ mod tests {
             let configs = words.iter().map(|(_, number)| {
                 let mut values = Values::defaults();
                 values.put(table::find(row.name.as_bytes()).unwrap(), Value::Choice(*number));
-                Config::from_values(&values, &[])
+                Config::from_values(&values, &Statements::default())
             });
             let configs: Vec<Config> = configs.collect();
             // These are read by name where they are used, or by another directive.
@@ -544,7 +572,7 @@ mod tests {
         values.put(table::find(b"dir").unwrap(), Value::Text(b"/data".to_vec()));
         values.put(table::find(b"logfile").unwrap(), Value::Text(b"a.log".to_vec()));
         values.put(table::find(b"pidfile").unwrap(), Value::Text(b"/run/a.pid".to_vec()));
-        let config = Config::from_values(&values, &[]);
+        let config = Config::from_values(&values, &Statements::default());
         assert_eq!(config.logfile, Some("/data/a.log".into()));
         assert_eq!(config.pidfile, Some("/run/a.pid".into()));
         assert_eq!(config.unixsocket, None);

@@ -90,7 +90,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// Returns the text of the operating system, without Rust's error number.
-pub(crate) fn os_text(error: &std::io::Error) -> String {
+pub fn os_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
         Some((text, _)) => text.into(),

@@ -25,10 +25,11 @@ pub mod words;
 
 pub use config::{
     Compression, Config, Durability, Engine, LogFormat, LogLevel, OnLateReplicas, Protected, Rename, Share, Size,
-    Supervised,
+    Supervised, UserLine,
 };
 pub use error::ConfigError;
 pub use load::{Loaded, Note, load};
 pub use read::CommandLine;
+pub use rewrite::replace as replace_file_with;
 pub use settings::{Changed, Draft, Settings};
 pub use special::{Bind, Limit};

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Rename, path_bytes};
+use crate::config::{Rename, Statements, UserLine, path_bytes};
 use crate::error::{ConfigError, Origin, os_text};
 use crate::read::{self, CommandLine, Line};
 use crate::settings::Settings;
@@ -63,7 +63,7 @@ struct Loader {
     values: Values,
     /// The last line that set each row.
     origins: Vec<Option<Origin>>,
-    renames: Vec<Rename>,
+    statements: Statements,
     /// The directory where relative paths start: first the working directory, then `dir`.
     directory: PathBuf,
     files: usize,
@@ -74,7 +74,13 @@ impl Loader {
         let mut values = Values::defaults();
         let dir = table::find(b"dir").expect("dir is in the table");
         values.put(dir, Value::Text(path_bytes(&directory)));
-        Loader { values, origins: vec![None; table::rows().count()], renames: Vec::new(), directory, files: 0 }
+        Loader {
+            values,
+            origins: vec![None; table::rows().count()],
+            statements: Statements::default(),
+            directory,
+            files: 0,
+        }
     }
 
     fn file(&mut self, path: &Path, depth: usize) -> Result<(), ConfigError> {
@@ -102,12 +108,13 @@ impl Loader {
             Role::Include => self.include(&words[0], line, depth),
             Role::RenameCommand => {
                 let (command, to) = (words[0].clone(), words[1].clone());
-                self.renames.push(Rename { command, to, origin: line.origin.clone() });
+                self.statements.renames.push(Rename { command, to, origin: line.origin.clone() });
                 Ok(())
             }
-            Role::User if is_default_user(words) => Ok(()),
             Role::User => {
-                Err(not_yet(&line.origin.without_values(), "user", "Users and their rights are not there yet."))
+                let (words, origin) = (words.to_vec(), line.origin.without_values());
+                self.statements.users.push(UserLine { words, origin });
+                Ok(())
             }
             Role::LoadModule => Err(not_yet(&line.origin, "loadmodule", "Haypile loads no modules.")),
             Role::Sentinel => Err(ConfigError::at(&line.origin, "sentinel directive while not in sentinel mode")
@@ -192,7 +199,16 @@ impl Loader {
                 }
             }
         }
-        Ok((Settings::new(self.values, self.renames), notes))
+        let has_file = *self.values.get("aclfile") != Value::Text(Vec::new());
+        if let (Some(line), true) = (self.statements.users.first(), has_file) {
+            return Err(ConfigError::at(
+                &line.origin,
+                "Configuring Redis with users defined in redis.conf and at the same setting an ACL file path is invalid. \
+                 This setup is very likely to lead to configuration errors and security holes, please define either an \
+                 ACL file or declare users directly in your redis.conf, but not both.",
+            ));
+        }
+        Ok((Settings::new(self.values, self.statements), notes))
     }
 }
 
@@ -211,19 +227,4 @@ fn unknown(name: &[u8], origin: &Origin) -> ConfigError {
         return error.hint(format!("'{name_text}' looks like a directive of a module; Haypile loads no modules."));
     }
     error.hint(format!("There is no directive '{name_text}'; docs/configuration.md lists them all."))
-}
-
-/// Tells whether these words are those that CONFIG REWRITE of a Redis without ACL writes: the default user that may do
-/// everything.
-fn is_default_user(words: &[Vec<u8>]) -> bool {
-    const RULES: [&[u8]; 8] =
-        [b"on", b"nopass", b"sanitize-payload", b"~*", b"&*", b"+@all", b"allkeys", b"allchannels"];
-    const NEEDED: [&[u8]; 2] = [b"on", b"nopass"];
-    let (name, rules) = words.split_first().expect("a user line has a name");
-    let has = |rule: &[u8]| rules.iter().any(|given| given.as_slice() == rule);
-    name == b"default"
-        && rules.iter().all(|rule| RULES.contains(&rule.as_slice()) || rule == b"allcommands")
-        && NEEDED.iter().all(|rule| has(rule))
-        && (has(b"~*") || has(b"allkeys"))
-        && (has(b"+@all") || has(b"allcommands"))
 }

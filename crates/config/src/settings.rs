@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::config::{Config, Rename};
+use crate::config::{Config, Statements};
 use crate::error::os_text;
 use crate::glob;
 use crate::rewrite;
@@ -20,7 +20,7 @@ pub struct Settings {
     /// A number that grows by one with each CONFIG SET that changed something; written under `state`.
     version: AtomicU64,
     state: RwLock<State>,
-    renames: Vec<Rename>,
+    lines: Statements,
     /// The listeners. Locked during a CONFIG SET: one at a time.
     listeners: Mutex<Vec<Box<Listener>>>,
     /// Locked during a CONFIG REWRITE: one at a time.
@@ -47,12 +47,12 @@ pub struct Changed {
 }
 
 impl Settings {
-    pub(crate) fn new(values: Values, renames: Vec<Rename>) -> Settings {
-        let config = Arc::new(Config::from_values(&values, &renames));
+    pub(crate) fn new(values: Values, lines: Statements) -> Settings {
+        let config = Arc::new(Config::from_values(&values, &lines));
         Settings {
             version: AtomicU64::new(0),
             state: RwLock::new(State { values, config }),
-            renames,
+            lines,
             listeners: Mutex::new(Vec::new()),
             rewriting: Mutex::new(()),
         }
@@ -62,7 +62,7 @@ impl Settings {
     pub fn defaults(dir: &std::path::Path) -> Settings {
         let mut values = Values::defaults();
         values.put(table::find(b"dir").expect("dir is in the table"), Value::Text(crate::config::path_bytes(dir)));
-        Settings::new(values, Vec::new())
+        Settings::new(values, Statements::default())
     }
 
     /// Returns the configuration of this moment.
@@ -73,6 +73,12 @@ impl Settings {
     /// Returns a number that changes with the configuration. One relaxed load.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
+    }
+
+    /// Raises the version for something beside the directives that readers keep together with them.
+    pub fn touch(&self) {
+        let _state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     /// Registers a listener, called before each change, in the order of registration, one change at a time. A listener
@@ -108,7 +114,7 @@ impl Settings {
         if changed.is_empty() {
             return Ok(changed);
         }
-        let next = Arc::new(Config::from_values(&after, &self.renames));
+        let next = Arc::new(Config::from_values(&after, &self.lines));
         for (called, listener) in listeners.iter().enumerate() {
             if let Err(text) = listener(&changed, &config, &next) {
                 let back = changes(&after, &before);
@@ -133,17 +139,18 @@ impl Settings {
             master.map_or(Vec::new(), |(host, port)| vec![host.as_bytes().to_vec(), port.to_string().into_bytes()]);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.values.put(found, Value::Words(words));
-        state.config = Arc::new(Config::from_values(&state.values, &self.renames));
+        state.config = Arc::new(Config::from_values(&state.values, &self.lines));
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so
-    /// no event loop may call it. The error is the operating system's text.
-    pub fn rewrite(&self, file: &std::path::Path) -> Result<(), String> {
+    /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file, and these lines in the
+    /// place of all lines `user`. Waits for the disk, so no event loop may call it. The error is the operating system's
+    /// text.
+    pub fn rewrite(&self, file: &std::path::Path, users: &[Vec<u8>]) -> Result<(), String> {
         // The values are taken after an earlier rewriting has ended: the last one writes the newest.
         let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
         let values = self.state().values.clone();
-        rewrite::replace(file, &values).map_err(|error| os_text(&error))
+        rewrite::replace(file, |old| rewrite::rewritten(old, &values, users)).map_err(|error| os_text(&error))
     }
 
     fn state(&self) -> std::sync::RwLockReadGuard<'_, State> {

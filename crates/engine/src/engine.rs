@@ -1,5 +1,6 @@
 //! The engine, put together from its floors: keys, clients, what runs, and INFO, which looks at all of them.
 
+use crate::clients::accounts::Accounts;
 use crate::clients::checks::Checks;
 use crate::clients::client::Clients;
 use crate::clients::client_memory::ClientMemory;
@@ -45,6 +46,7 @@ impl Engine {
     ) -> Arc<Self> {
         let databases = settings.config().databases;
         let statistics = Statistics::new(&settings);
+        let accounts = Accounts::new(table.catalog().clone(), &settings);
         let counters = (0..workers).map(|_| Counters::new(table.ids())).collect();
         let events = Arc::new(AtomicU32::new(event::classes(&settings.config().keyspace_events)));
         let events_of_settings = events.clone();
@@ -73,6 +75,7 @@ impl Engine {
             watches: Arc::default(),
             waiters: Waiters::default(),
             clients: Clients::default(),
+            accounts,
             client_memory,
             pubsub: PubSub::default(),
             checks: Checks::default(),

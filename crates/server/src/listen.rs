@@ -223,7 +223,7 @@ fn admit(client: Accepted, engine: &Engine, mailboxes: &[Arc<Mailbox>]) {
         engine.counters(at).rejected_connections.add_shared(1);
         return client.refuse("-ERR max number of clients reached\r\n");
     }
-    if config.protected_mode && config.requirepass.is_empty() && !client.is_local() {
+    if config.protected_mode && engine.is_open() && !client.is_local() {
         engine.on_disconnect();
         engine.counters(at).rejected_connections.add_shared(1);
         return client.refuse(PROTECTED);

@@ -92,6 +92,7 @@ fn start(
         tracing::warn!("'{}' has no effect here: {} ({})", note.name, note.doc, note.origin);
     }
 
+    let users = haypile_engine::users_of(&config, table.catalog())?;
     let listeners = Listeners::bind(&config)?;
     let data_dir = DataDir::take(&config)?;
     let _pid_file = PidFile::write(&config);
@@ -112,6 +113,7 @@ fn start(
         // The receiver is gone once the server stops.
         let _ = stop.send(how);
     });
+    engine.set_users(users);
     let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
     metrics::start(&config, &engine)?;
     let replication = Replication::new(&engine);

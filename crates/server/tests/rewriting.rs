@@ -54,7 +54,7 @@ fn what_was_set_and_rewritten_is_there_after_a_start() {
     std::fs::create_dir(&data).expect("it is new");
     let text = format!(
         "# of the test\nbind 127.0.0.1\nport {port}\ndir {}\nmaxmemory 64mb\nworkers 1\n\
-         rename-command FLUSHALL \"\"\nclient-output-buffer-limit pubsub 1mb 2mb 3\n",
+         user bob on >pw ~a*\nrename-command FLUSHALL \"\"\nclient-output-buffer-limit pubsub 1mb 2mb 3\n",
         data.display()
     );
     std::fs::write(&file, text).expect("it is writable");
@@ -68,7 +68,9 @@ fn what_was_set_and_rewritten_is_there_after_a_start() {
     assert_eq!((0..3).map(|_| client.reply()).collect::<String>(), "+OK\r\n+OK\r\n+OK\r\n");
     assert_eq!(client.reply(), "*2\r\n$2\r\nhz\r\n$2\r\n60\r\n");
     assert_eq!(client.ask("CONFIG SET hz 50"), "+OK\r\n");
-    let before = client.ask("CONFIG GET *");
+    assert_eq!(client.ask("ACL SETUSER joe on nopass +get (+set ~b*)"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG REWRITE"), "+OK\r\n");
+    let (before, users) = (client.ask("CONFIG GET *"), client.ask("ACL LIST"));
     server.stop();
 
     let written = std::fs::read_to_string(&file).expect("it is there");
@@ -76,7 +78,7 @@ fn what_was_set_and_rewritten_is_there_after_a_start() {
     assert!(written.contains("\nmaxmemory 96mb\n") && written.contains("\nhz 50\n"), "{written}");
     let server = Started::from(&file, port);
     let mut client = server.client();
-    assert_eq!(client.ask("CONFIG GET *"), before);
+    assert_eq!((client.ask("CONFIG GET *"), client.ask("ACL LIST")), (before, users));
     assert!(client.ask("FLUSHALL").starts_with("-ERR unknown command 'FLUSHALL'"));
     // In a transaction as well.
     client.send(b"MULTI\r\nCONFIG SET hz 70\r\nCONFIG REWRITE\r\nSET k v\r\nEXEC\r\n");

@@ -153,7 +153,7 @@ fn a_wrong_configuration_ends_the_start_with_its_reason() {
     std::fs::write(here("picture.conf"), b"\x89PNG\r\n\x1a\n").expect("it is new");
     let (directory, file, picture) = (here("directory"), here("file"), here("picture.conf"));
     let (log, socket, long) = (here("none/log"), here("none/socket"), here(&"a".repeat(120)));
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["--logfile", &log], "Can't open the log file"),
         (&["--logfile", &directory], "Is a directory"),
         (&["--bind", "203.0.113.7"], "Can't listen on 203.0.113.7:"),
@@ -171,6 +171,14 @@ fn a_wrong_configuration_ends_the_start_with_its_reason() {
         (&["--maxmemory", "lots"], "argument must be a memory value"),
         (&["--tls-port", "6380"], "'tls-port' is not supported yet"),
         (&["--rename-command", "GET", "SET"], "rename-command"),
+        (
+            &["--user", "bob", "on", "+nosuch"],
+            "Error in user declaration 'bob': Unknown command or category name in ACL",
+        ),
+        (&["--user", "bob", "(+get"], "Unmatched parenthesis in selector definition"),
+        (&["--user", "bob", "--user", "bob"], "Duplicate user found. A user can only be defined once"),
+        (&["--user", "bob", "--aclfile", &file], "at the same setting an ACL file path is invalid"),
+        (&["--aclfile", &file], "file:1 should start with user keyword followed by the username."),
     ];
     for (arguments, why) in cases {
         let dir = TempDir::new();

@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::bitmap::offset;
 use crate::error::{Error, Result};
-use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Mode, Use};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
 use haypile_types::bitmap::field::{self, Kind, Operation, Outcome, Overflow, Step};
@@ -29,8 +29,23 @@ const BITFIELD: Command = Command {
     access: Access::Write,
     body: Body::Txn(bitfield),
     flags: &[Flag::Denyoom],
+    uses: Some(uses_of_bitfield),
     ..Command::USUAL
 };
+
+/// A call that only gets is a read. One that makes no sense counts as a write, as in Redis.
+fn uses_of_bitfield(args: Args) -> (Mode, &'static [Use]) {
+    let mut at = 2;
+    while at < args.len() {
+        let left = args.len() - at - 1;
+        at += match left {
+            2.. if args.is(at, "GET") => 3,
+            1.. if args.is(at, "OVERFLOW") => 2,
+            _ => return (Mode::Rw, &[Use::Access, Use::Update]),
+        };
+    }
+    (Mode::Ro, &[Use::Access])
+}
 
 fn bitfield(txn: &mut Txn, args: Args) -> Result<Reply> {
     let steps = parse(txn, args)?;

@@ -12,7 +12,7 @@ pub(crate) mod sort_large;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Access, Arity, Body, Command, Flag, Group, KeySpec, Keys, Mode, Use};
+use crate::table::{Access, Arity, Body, Command, Databases, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::event;
@@ -228,6 +228,7 @@ const COPY: Command = Command {
     access: Access::Write,
     body: Body::Txn(copy),
     flags: &[Flag::Denyoom],
+    databases: Databases::Keyword("DB"),
     ..Command::USUAL
 };
 
@@ -274,6 +275,7 @@ const MOVE: Command = Command {
     access: Access::Write,
     body: Body::Txn(move_to_database),
     flags: &[Flag::Fast],
+    databases: Databases::Arguments(&[2]),
     ..Command::USUAL
 };
 

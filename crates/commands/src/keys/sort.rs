@@ -54,6 +54,7 @@ const SORT: Command = Command {
     body: Body::Txn(sort),
     flags: &[Flag::Denyoom],
     categories: &[Category::Set, Category::Sortedset, Category::List, Category::Dangerous],
+    other_keys: Some(other_keys),
     ..Command::USUAL
 };
 
@@ -68,6 +69,23 @@ const SORT_RO: Command = Command {
     flags: &[],
     ..SORT
 };
+
+/// The first option by which a call reads other keys than it names. Options behind one that is wrong do not count.
+fn other_keys(args: Args) -> Option<&'static str> {
+    let mut at = 2;
+    while at < args.len() {
+        let left = args.len() - at - 1;
+        at += match left {
+            1.. if args.is(at, "BY") && args.get(at + 1).contains(&b'*') => return Some("BY"),
+            1.. if args.is(at, "GET") => return Some("GET"),
+            2.. if args.is(at, "LIMIT") => 3,
+            1.. if args.is(at, "BY") || args.is(at, "STORE") => 2,
+            _ if args.is(at, "ASC") || args.is(at, "DESC") || args.is(at, "ALPHA") => 1,
+            _ => return None,
+        };
+    }
+    None
+}
 
 /// Elements and weights of more bytes are not sorted in memory.
 pub(crate) const MEMORY_BYTES_MAX: usize = 8 << 20;

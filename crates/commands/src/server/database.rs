@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Access, Arity, Body, Category, Command, Flag, Group, Keys};
+use crate::table::{Access, Arity, Body, Category, Command, Databases, Flag, Group, Keys};
 use haypile_resp::Reply;
 use haypile_store::{Counter, Txn};
 
@@ -82,6 +82,7 @@ const FLUSHALL: Command = Command {
         ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
         ("6.2.0", "Added the `SYNC` flushing mode modifier."),
     ],
+    databases: Databases::All,
     ..Command::USUAL
 };
 
@@ -106,6 +107,7 @@ const SWAPDB: Command = Command {
     body: Body::Txn(swapdb),
     flags: &[Flag::Fast],
     categories: &[Category::Dangerous, Category::Keyspace],
+    databases: Databases::Arguments(&[1, 2]),
     ..Command::USUAL
 };
 

@@ -172,7 +172,7 @@ fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
         } else if args.is(i, "LADDR") {
             filter.local_address = Some(value.to_vec());
         } else if args.is(i, "USER") {
-            if !host.has_user(value) {
+            if host.users().get(value).is_none() {
                 return Err(Error::quoting("ERR No such user '", value, "'"));
             }
             filter.user = Some(value.to_vec());

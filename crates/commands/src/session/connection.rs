@@ -8,7 +8,9 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Act, Answer, Host, Role, SessionChange};
 use crate::session::client::client_name;
-use crate::table::{Arity, Body, Command, Control, Deprecated, Flag, Group, Keys, Selects};
+use crate::table::{Arity, Body, Command, Control, Databases, Deprecated, Flag, Group, Keys, Selects};
+use haypile_acl::log::Context;
+use haypile_acl::{Denial, Reason};
 use haypile_resp::{Protocol, Reply, number};
 
 pub(crate) const COMMANDS: &[Command] = &[PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT];
@@ -75,7 +77,7 @@ const AUTH: Command = Command {
 
 fn auth(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let (user, password) = match args.len() {
-        2 if !host.has_password() => {
+        2 if host.users().default_user().needs_no_password() => {
             return Err(Error::text(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
@@ -85,8 +87,18 @@ fn auth(host: &mut dyn Host, args: Args) -> Result<Answer> {
         3 => (args.get(1), args.get(2)),
         _ => return Err(Error::Syntax),
     };
-    host.check_password(user, password)?;
-    Ok(Answer::ok(SessionChange::Login))
+    match host.login(user, password)? {
+        Some(user) => Ok(Answer::ok(SessionChange::Login(user))),
+        None => Ok(refused_login(host, args, user)),
+    }
+}
+
+/// The answer to a login that fails.
+fn refused_login(host: &dyn Host, args: Args, user: &[u8]) -> Answer {
+    let context = if host.is_in_block() { Context::Multi } else { Context::Toplevel };
+    let denial = Denial { reason: Reason::Auth, context, object: args.get(0).to_vec(), user: user.to_vec() };
+    let reply = Reply::error("WRONGPASS invalid username-password pair or user is disabled.");
+    Answer::with(reply, Act::NoteDenial(denial))
 }
 
 const HELLO: Command = Command {
@@ -132,8 +144,10 @@ fn hello(host: &mut dyn Host, args: Args) -> Result<Answer> {
     }
     let mut changes = Vec::new();
     if let Some((user, password)) = login {
-        host.check_password(user, password)?;
-        changes.push(SessionChange::Login);
+        match host.login(user, password)? {
+            Some(user) => changes.push(SessionChange::Login(user)),
+            None => return Ok(refused_login(host, args, user)),
+        }
     } else if !host.authenticated() {
         return Err(Error::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
@@ -170,6 +184,7 @@ const SELECT: Command = Command {
     body: Body::Act(select),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     selects: Some(Selects::Argument(1)),
+    databases: Databases::Arguments(&[1]),
     ..Command::USUAL
 };
 

@@ -188,6 +188,7 @@ const PUBLISH: Command = Command {
     complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
     body: Body::Act(publish),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale, Flag::Fast, Flag::MayReplicate],
+    publishes: true,
     ..Command::USUAL
 };
 
@@ -220,6 +221,7 @@ const SPUBLISH: Command = Command {
     complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.",
     body: Body::Act(spublish),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale, Flag::Fast, Flag::MayReplicate],
+    publishes: true,
     ..Command::USUAL
 };
 

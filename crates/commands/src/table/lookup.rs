@@ -7,8 +7,10 @@ use crate::args::Args;
 use crate::command_id::CommandId;
 use crate::error::{Error, Result, as_text};
 use crate::names::Names;
-use crate::table::{Categories, Command, Flags, Group};
+use crate::table::{Categories, Category, Command, Flags, Group};
+use haypile_acl::{Catalog, Named};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A command with what is computed from its entry once.
 #[derive(Clone, Debug)]
@@ -36,6 +38,7 @@ pub struct Table {
     /// By id: first all commands, then all subcommands.
     entries: Vec<Entry>,
     names: Names,
+    catalog: Arc<Catalog>,
 }
 
 impl Default for Table {
@@ -69,7 +72,8 @@ impl Table {
         }
         let commands = entries.iter().filter(|entry| entry.parent.is_none());
         let names = Names::new(commands.map(|entry| (entry.command.name, entry.id)));
-        Self { entries, names }
+        let catalog = Arc::new(catalog(&entries));
+        Self { entries, names, catalog }
     }
 
     /// Calls the command `from` only `to` from now on; an empty `to` takes it away. Fails with a sentence that says
@@ -126,6 +130,11 @@ impl Table {
         }
     }
 
+    /// The commands as rules of users name them: by their own names, whatever the server calls them.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
     #[inline]
     pub fn entry(&self, id: CommandId) -> &Entry {
         &self.entries[id.0 as usize]
@@ -173,6 +182,16 @@ fn entry(id: usize, command: &'static Command, parent: Option<&Entry>) -> Entry 
         },
         subcommands: 0..0,
     }
+}
+
+fn catalog(entries: &[Entry]) -> Catalog {
+    let named = |entry: &Entry| Named {
+        full_name: entry.full_name.clone(),
+        categories: entry.categories.bits(),
+        container: entry.parent.map(|CommandId(id)| id),
+        subcommands: entry.subcommands.clone(),
+    };
+    Catalog::new(entries.iter().map(named).collect(), Category::ALL.iter().map(|category| category.name()).collect())
 }
 
 /// Redis shows 128 bytes of the name, and of the arguments as many as begin within 128 bytes.

@@ -10,13 +10,15 @@ pub mod lookup;
 
 use crate::args::Args;
 use crate::error::Result;
-use crate::host::{Answer, Channels, Host};
+use crate::host::{Answer, Host};
 use crate::migration::Migration;
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key::Type;
 use std::fmt;
 use std::ops::Range;
+
+pub use crate::host::Channels;
 
 pub use crate::flags::{Categories, Category, Flag, Flags};
 pub use crate::keyspec::{Begin, Find, Hidden, KeyPositions, KeySpec, Keys, Mode, Use};
@@ -59,8 +61,14 @@ pub struct Command {
     pub runs_while_bound: bool,
     /// The subscriptions that the command begins or ends.
     pub subscribes: Option<Subscribes>,
+    /// The command sends a message to the channel that argument 1 names.
+    pub publishes: bool,
+    /// The databases that the command touches beside the selected one.
+    pub databases: Databases,
     /// The database that the client is in afterwards, where that may be another one.
     pub selects: Option<Selects>,
+    /// Says by which option a call reads keys that are not among its arguments, if it does.
+    pub other_keys: Option<fn(Args) -> Option<&'static str>>,
     /// Says what a call does to its keys, where that depends on the arguments.
     pub uses: Option<fn(Args) -> (Mode, &'static [Use])>,
 }
@@ -80,6 +88,17 @@ pub struct Subscribes {
     pub kind: Channels,
     /// The command ends subscriptions; all of the kind if no name is given.
     pub ends: bool,
+}
+
+/// How a command says which databases it touches beside the selected one, whose rows it reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Databases {
+    Selected,
+    /// Also those whose numbers are these arguments.
+    Arguments(&'static [usize]),
+    /// Also the one whose number stands behind this word, if it is there.
+    Keyword(&'static str),
+    All,
 }
 
 /// How a command says in which database its client is afterwards.
@@ -338,7 +357,10 @@ impl Command {
         runs_in_multi: false,
         runs_while_bound: false,
         subscribes: None,
+        publishes: false,
+        databases: Databases::Selected,
         selects: None,
+        other_keys: None,
         uses: None,
     };
 

@@ -1,5 +1,6 @@
 //! A session without an engine, for the commands that ask only their session.
 
+use haypile_acl::{Fresh, User};
 use haypile_commands::function::Functions;
 use haypile_commands::host::{
     Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
@@ -11,7 +12,7 @@ use haypile_resp::{OwnedArgs, Protocol, Reply};
 use haypile_store::Txn;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Records what commands did to it.
 #[derive(Default)]
@@ -23,7 +24,9 @@ pub struct Session {
     pub database: u32,
     /// Needed to be authenticated, with the user `default`.
     pub password: Option<&'static [u8]>,
-    pub logged_in: bool,
+    /// The user that the client has logged in as.
+    pub user: Option<Arc<User>>,
+    pub default_user: OnceLock<Arc<User>>,
     pub closing: bool,
     /// The master that it was told to follow, or none.
     pub follows: Option<Option<(String, u16)>>,
@@ -100,7 +103,7 @@ impl Session {
 
     fn change(&mut self, change: SessionChange) {
         match change {
-            SessionChange::Login => self.logged_in = true,
+            SessionChange::Login(user) => self.user = Some(user),
             SessionChange::Name(name) => self.name = name,
             SessionChange::Library(part, value) => self.library.push((part, value)),
             SessionChange::Protocol(protocol) => self.protocol = protocol,
@@ -168,6 +171,10 @@ impl Connection for Session {
         self.local
     }
 
+    fn database(&self) -> u32 {
+        self.database
+    }
+
     fn databases(&self) -> u32 {
         16
     }
@@ -186,23 +193,38 @@ impl Connection for Session {
 }
 
 impl Users for Session {
-    fn has_password(&self) -> bool {
-        self.password.is_some()
+    fn users(&self) -> Arc<haypile_acl::Users> {
+        let mut users = haypile_acl::Users::new(self.table.catalog());
+        users.put(users.default_user().with_only_password(self.password.unwrap_or_default()));
+        Arc::new(users)
     }
 
-    fn has_user(&self, name: &[u8]) -> bool {
-        name == b"default"
+    fn user(&self) -> &Arc<User> {
+        self.user.as_ref().unwrap_or_else(|| self.default_user.get_or_init(|| self.users().default_user().clone()))
+    }
+
+    fn fresh_rights(&self) -> Fresh {
+        Fresh::default()
     }
 
     fn authenticated(&self) -> bool {
-        self.password.is_none() || self.logged_in
+        self.password.is_none() || self.user.is_some()
     }
 
-    fn check_password(&self, user: &[u8], password: &[u8]) -> Result<()> {
-        if user == b"default" && self.password.is_none_or(|right| right == password) {
-            return Ok(());
-        }
-        Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+    fn login(&self, name: &[u8], password: &[u8]) -> Result<Option<Arc<User>>> {
+        Ok(self.users().get(name).filter(|user| user.accepts(password)).cloned())
+    }
+
+    fn check_hashed_bytes(&self, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn denials(&self, _count: usize) -> Vec<haypile_acl::log::Entry> {
+        Vec::new()
+    }
+
+    fn has_user_file(&self) -> bool {
+        false
     }
 }
 

@@ -39,9 +39,11 @@ pub fn hidden(arguments: &[OsString]) -> Option<Vec<OsString>> {
     found.then_some(shown)
 }
 
-/// Tells whether a directive's value is secret, or that of an option of `import` and `export`.
+/// Tells whether a directive's value is secret, or that of an option of `import` and `export`. The rules of a user may
+/// hold passwords.
 fn is_sensitive(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"password") || table::find(name).is_some_and(|found| found.row.sensitive)
+    [&b"password"[..], b"user"].iter().any(|secret| name.eq_ignore_ascii_case(secret))
+        || table::find(name).is_some_and(|found| found.row.sensitive)
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ pub static STATEMENTS: &[Statement] = &[
         role: Role::User,
         words: 1..=usize::MAX,
         syntax: "user <name> [<rule> ...]",
-        doc: "Not there yet (ACL); only the default user with all rights is accepted.",
+        doc: "A user and its rules, as ACL SETUSER takes them. Not beside `aclfile`.",
     },
     Statement {
         name: "loadmodule",

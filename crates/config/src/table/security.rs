@@ -1,4 +1,4 @@
-//! Passwords, users and encryption. Beyond the one password none of them is there yet, so none may be asked for.
+//! Passwords, users and encryption. Encryption is not there yet, so none may be asked for.
 
 use super::Row;
 use super::kinds::*;
@@ -9,17 +9,23 @@ pub(super) const ROWS: &[Row] = &[
         "requirepass",
         TEXT,
         "\"\"",
-        "Password that clients have to give (`AUTH`, `HELLO`) before anything else; empty means none. Who is connected stays logged in.",
+        "Password of the default user, which clients have to give (`AUTH`, `HELLO`) before anything else; empty means none. Who is connected stays logged in. Lines `user default` and an `aclfile` come after it: as in Redis, it has no effect beside them.",
     )
     .sensitive(),
-    Row::not_yet("aclfile", TEXT, "\"\"", "File of users and their rights.").immutable(),
-    Row::harmless(
+    Row::used(
+        "aclfile",
+        TEXT,
+        "\"\"",
+        "File of users and their rules (`ACL LOAD`, `ACL SAVE`), in the place of lines `user`.",
+    )
+    .immutable(),
+    Row::used(
         "acl-pubsub-default",
         Kind::Choice(&[("allchannels", 1), ("resetchannels", 0)]),
         "resetchannels",
-        "Channels of new users; there are none.",
+        "Channels of new users, and of new selectors.",
     ),
-    Row::harmless("acllog-max-len", LONG, "128", "Entries of ACL LOG."),
+    Row::used("acllog-max-len", LONG, "128", "Entries that ACL LOG keeps."),
     Row::not_yet(
         "enable-module-command",
         Kind::Choice(&[("no", 0), ("yes", 1), ("local", 2)]),

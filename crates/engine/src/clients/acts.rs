@@ -6,8 +6,10 @@
 //! its block is discarded, and its state with it. What a command of a block reads of the server takes into account the
 //! acts of the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG, LATENCY and CLIENT KILL do.
 
+use haypile_acl::Users;
 use haypile_commands::host::Act;
 use haypile_config::{Draft, Settings};
+use std::sync::Arc;
 
 /// The acts of a run, in order.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +20,8 @@ pub(crate) struct Acts {
     pub acts: Vec<(usize, Act)>,
     /// The configuration as it will be, once some act changes it.
     draft: Option<Box<Draft>>,
+    /// The users as they will be, once some act of a block changes them.
+    users: Option<Arc<Users>>,
 }
 
 impl Acts {
@@ -54,6 +58,19 @@ impl Acts {
             Act::LoadScript { name, text } if name.as_bytes().eq_ignore_ascii_case(wanted) => Some(&text[..]),
             _ => None,
         })
+    }
+
+    /// The users behind the changes of the same block.
+    pub fn users(&self) -> Option<Arc<Users>> {
+        self.users.clone()
+    }
+
+    pub fn set_users(&mut self, users: Users) {
+        self.users = Some(Arc::new(users));
+    }
+
+    pub fn resets_denials(&self) -> bool {
+        self.acts.iter().any(|(_, act)| matches!(act, Act::ResetDenials))
     }
 
     /// Whether an act closes this client.

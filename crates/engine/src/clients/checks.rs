@@ -20,6 +20,8 @@ pub(crate) const STALE: u32 = 64;
 pub(crate) const UNAUTHENTICATED: u32 = 8;
 /// The client is subscribed and speaks RESP2, in which a message cannot be told from a reply.
 pub(crate) const BOUND: u32 = 16;
+/// The client's user may not do everything.
+pub(crate) const RESTRICTED: u32 = 128;
 /// The client is in MONITOR, which to Redis is a kind of replica.
 pub(crate) const MONITORS: u32 = 32;
 
@@ -172,6 +174,9 @@ impl State {
         }
         if self.monitors {
             bits |= MONITORS;
+        }
+        if !self.user.is_unrestricted() {
+            bits |= RESTRICTED;
         }
         bits
     }

@@ -4,9 +4,11 @@
 //! else ever waits for a session or looks into it. The registry is locked where clients come, go or are listed, never
 //! by a command on data.
 
+use crate::clients::accounts::shown_name;
 use crate::clients::client_memory::Footprint;
 use crate::clients::session::Session;
 use crate::sync::lock;
+use haypile_acl::user::DEFAULT;
 use haypile_commands::host::{ClientFilter, ClientType};
 use haypile_commands::{CommandId, Table};
 use haypile_resp::Protocol;
@@ -34,13 +36,12 @@ pub struct Names {
     pub name: Vec<u8>,
     pub library_name: Vec<u8>,
     pub library_version: Vec<u8>,
+    /// None for the default user.
+    pub user: Option<Arc<[u8]>>,
 }
 
 /// No command yet.
 const NO_COMMAND: u16 = u16::MAX;
-
-/// The only user there is.
-pub(crate) const USER: &str = "default";
 
 /// The facts about one client beyond its session. The file's head says which thread writes them.
 #[derive(Debug)]
@@ -252,7 +253,7 @@ impl Client {
             && filter.kind.is_none_or(|kind| kind == self.kind())
             && is(&filter.address, &self.peer.address)
             && is(&filter.local_address, &self.peer.local_address)
-            && is(&filter.user, USER)
+            && filter.user.as_ref().is_none_or(|user| *user == *self.names().user.as_deref().unwrap_or(DEFAULT))
             && !(filter.skip_me && self.id == asker)
     }
 
@@ -299,7 +300,7 @@ impl Client {
             ("tot-mem", &self.footprint.bytes()),
             ("events", &if output > 0 { "rw" } else { "r" }),
             ("cmd", &command),
-            ("user", &USER),
+            ("user", &shown_name(names.user.as_ref())),
             ("redir", &-1),
             ("resp", &self.protocol.load(Ordering::Relaxed)),
         ];

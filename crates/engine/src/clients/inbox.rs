@@ -41,6 +41,8 @@ pub(crate) enum Notice {
     /// A line for all clients in MONITOR, encoded.
     Line(Arc<Payload>),
     Close(u64),
+    /// This session's user may have lost channels that it is subscribed to.
+    Recheck(u64),
     /// CLIENT PAUSE has ended.
     Resume,
     /// Clients that have gone have left many subscriptions.
@@ -117,7 +119,7 @@ impl Notice {
         match self {
             Notice::Message(message) => message.bytes(),
             Notice::Line(line) => line.own_and_shared_bytes(),
-            Notice::Close(_) | Notice::Resume | Notice::Departed => (0, 0),
+            Notice::Close(_) | Notice::Recheck(_) | Notice::Resume | Notice::Departed => (0, 0),
         }
     }
 }

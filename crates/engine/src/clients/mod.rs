@@ -1,6 +1,7 @@
 //! The clients: sessions and their inboxes, publish and subscribe, the checks between a client and its commands, the
 //! memory that clients take, and what is counted for them.
 
+pub(crate) mod accounts;
 pub(crate) mod acts;
 pub(crate) mod client;
 pub(crate) mod session;

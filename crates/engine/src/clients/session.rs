@@ -15,6 +15,7 @@ use crate::keys::gate::StoreGate;
 use crate::keys::locks::Turn;
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
+use haypile_acl::User;
 use haypile_commands::CommandId;
 use haypile_commands::host::{Audience, Channels, ClientType, Reload, Replies, Wait};
 use haypile_log::Index;
@@ -35,6 +36,8 @@ pub struct State {
     pub names: Arc<Names>,
     /// No password was needed when the client came, or it gave one.
     pub authenticated: bool,
+    /// The user that the client acts as.
+    pub(crate) user: Arc<User>,
     pub replies: Replies,
     pub no_evict: bool,
     pub no_touch: bool,

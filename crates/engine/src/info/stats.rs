@@ -4,6 +4,7 @@ use super::commands;
 use super::field::{Field, constant, counter, gauge, real, real_counter};
 use crate::clients::statistics::counters::Counters;
 use crate::run::engine::{Engine, Rate};
+use haypile_acl::Reason;
 use haypile_commands::host::Channels;
 
 const NO_REPLICAS: &str = "There are no replicas yet.";
@@ -154,6 +155,31 @@ pub(super) const FIELDS: &[Field] = &[
         "instantaneous_eventloop_duration_usec",
         |engine| engine.round_ns() / 1000,
         "Microseconds that a round took on average, over the last ones.",
+    ),
+    counter(
+        "acl_access_denied_auth",
+        |engine| engine.accounts.denied(Reason::Auth),
+        "Logins with a wrong name or password, or of a user that is off.",
+    ),
+    counter(
+        "acl_access_denied_cmd",
+        |engine| engine.accounts.denied(Reason::Command),
+        "Calls of commands that their users may not run.",
+    ),
+    counter(
+        "acl_access_denied_key",
+        |engine| engine.accounts.denied(Reason::Key),
+        "Calls with keys that their users may not use so.",
+    ),
+    counter(
+        "acl_access_denied_channel",
+        |engine| engine.accounts.denied(Reason::Channel),
+        "Calls with channels that their users may not use.",
+    ),
+    counter(
+        "acl_access_denied_db",
+        |engine| engine.accounts.denied(Reason::Database),
+        "Calls in databases that their users may not use.",
     ),
     counter(
         "event_loop_ticks",

@@ -7,6 +7,7 @@
 use crate::keys::gate::StoreGate;
 use crate::sync::{Mutex, lock, lower};
 use foldhash::fast::RandomState;
+use haypile_acl::User;
 use haypile_commands::CommandId;
 use haypile_resp::{OwnedArgs, Reply};
 use haypile_types::key::Type;
@@ -29,6 +30,8 @@ pub(crate) trait Bell: Send + Sync {
 /// A session that waits for one of its keys. Bounded by what its client may have under way, as its request is.
 pub(crate) struct Waiter {
     pub session: u64,
+    /// The user that the client acts as, and the version of all users in which it may make the call.
+    pub user: (Arc<User>, u64),
     bell: Arc<dyn Bell>,
     pub command: CommandId,
     pub args: OwnedArgs,
@@ -140,10 +143,11 @@ impl Waiters {
 
     /// Registers a session's wait; the caller holds the locks of its keys.
     pub fn add(&self, waiter: WaiterOf) -> Arc<Waiter> {
-        let WaiterOf { session, bell, command, args, database, kind, until_gone, keys, deadline } = waiter;
+        let WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline } = waiter;
         let ticket = self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1;
         let state = Mutex::new(State::Waiting);
-        let waiter = Waiter { session, bell, command, args, database, kind, until_gone, keys, deadline, ticket, state };
+        let waiter =
+            Waiter { session, user, bell, command, args, database, kind, until_gone, keys, deadline, ticket, state };
         let waiter = Arc::new(waiter);
         self.count.fetch_add(1, Ordering::Relaxed);
         for name in waiter.names() {
@@ -241,6 +245,7 @@ impl Waiters {
 /// The parts of a new waiter.
 pub(crate) struct WaiterOf {
     pub session: u64,
+    pub user: (Arc<User>, u64),
     pub bell: Arc<dyn Bell>,
     pub command: CommandId,
     pub args: OwnedArgs,
@@ -369,6 +374,7 @@ impl Waiter {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
+    use haypile_acl::Fresh;
 
     /// Nobody listens.
     struct Silent;
@@ -386,6 +392,7 @@ mod tests {
         let (command, args, keys) = (CommandId(0), words.iter().collect(), 1..words.len());
         waiters.add(WaiterOf {
             session,
+            user: (Arc::new(User::new(b"default", Fresh::default())), 0),
             bell: Arc::new(Silent),
             command,
             args,

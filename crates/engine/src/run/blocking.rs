@@ -10,6 +10,7 @@ use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::worker::{Next, WorkerState};
+use haypile_acl::User;
 use haypile_commands::{Awaited, CommandId, Error};
 use haypile_log::Index;
 use haypile_resp::{OwnedArgs, Reply};
@@ -21,9 +22,11 @@ const KEYS_AT_ONCE: usize = 1024;
 
 impl Engine {
     /// Registers a wait, under the locks of its keys.
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
     pub(crate) fn begin_wait(
         &self,
         session: u64,
+        user: &Arc<User>,
         inbox: &Arc<Inbox>,
         command: CommandId,
         args: &OwnedArgs,
@@ -33,8 +36,8 @@ impl Engine {
         let Awaited { keys, kind, timeout_ms, instead, until_gone, .. } = awaited;
         let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         let args = replaced(args, &instead);
-        let waiter =
-            WaiterOf { session, bell: inbox.clone(), command, args, database, kind, until_gone, keys, deadline };
+        let (user, bell) = ((user.clone(), self.accounts.version()), inbox.clone());
+        let waiter = WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline };
         let waiter = self.waiters.add(waiter);
         // A client that was closed before has no need of its keys; one that is closed from now on is found waiting.
         if self.clients.get(session).is_none() {

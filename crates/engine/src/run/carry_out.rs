@@ -6,8 +6,10 @@ use crate::clients::session::State;
 use crate::run::engine::Engine;
 use crate::run::replication::facts::Master;
 use crate::run::scripts::running::Kind;
+use crate::run::users::fresh_rights;
 use haypile_commands::Error;
 use haypile_commands::host::Act;
+use haypile_commands::wrong_rule;
 use haypile_resp::Reply;
 use std::sync::atomic::Ordering;
 
@@ -15,14 +17,18 @@ impl Engine {
     /// Carries out what a run that has taken effect asked for. An act whose outcome differs from what its command
     /// answered puts another reply in that one's place, in a block in the place of its command's.
     #[inline]
-    pub(crate) fn carry_out(&self, state: &mut State, reply: Reply, is_block: bool) -> Reply {
-        if state.acts.acts.is_empty() { reply } else { self.carry_out_all(state, reply, is_block) }
+    pub(crate) fn carry_out(&self, client: u64, state: &mut State, reply: Reply, is_block: bool) -> Reply {
+        if state.acts.acts.is_empty() { reply } else { self.carry_out_all(client, state, reply, is_block) }
     }
 
     #[cold]
-    fn carry_out_all(&self, state: &mut State, mut reply: Reply, is_block: bool) -> Reply {
+    fn carry_out_all(&self, client: u64, state: &mut State, mut reply: Reply, is_block: bool) -> Reply {
         for (command, act) in std::mem::take(&mut state.acts).acts {
-            if let Some(other) = self.carry_out_one(act, is_block).unwrap_or_else(|error| Some(error.into_reply())) {
+            let outcome = match act {
+                act if act.is_about_users() => self.carry_out_for_users(act, client, state).map(|()| None),
+                act => self.carry_out_one(act, is_block),
+            };
+            if let Some(other) = outcome.unwrap_or_else(|error| Some(error.into_reply())) {
                 let place = match &mut reply {
                     Reply::Array(replies) if is_block => replies.get_mut(command),
                     reply => Some(reply),
@@ -80,7 +86,40 @@ impl Engine {
             Act::AbortShutdown => return Err(Error::text("ERR No shutdown in progress.")),
             Act::Session(_) | Act::Publish { .. } => unreachable!("the session's state has these"),
             Act::Reload(_) | Act::Wait(_) => unreachable!("the session waits for these itself"),
+            act => unreachable!("{act:?} is about users"),
         }
         Ok(None)
+    }
+
+    /// Carries out one act about users.
+    ///
+    /// # Errors
+    /// The act has no effect; the error is the reply of its command.
+    fn carry_out_for_users(&self, act: Act, client: u64, state: &mut State) -> Result<(), Error> {
+        match act {
+            Act::SetUser { name, rules } => self.change_users(None, |users| {
+                let fresh = fresh_rights(&self.settings.config());
+                let user = users
+                    .with_rules(&name, &rules, self.accounts.catalog(), fresh)
+                    .map_err(|(at, wrong)| wrong_rule(&rules[at], wrong))?;
+                users.put(user);
+                Ok(())
+            }),
+            Act::DeleteUsers(names) => self.change_users(Some((client, state)), |users| {
+                names.iter().for_each(|name| _ = users.remove(name));
+                Ok(())
+            }),
+            Act::LoadUsers => self.load_users(client, state),
+            Act::SaveUsers => self.save_users(),
+            Act::NoteDenial(denial) => {
+                self.note_denial(client, state, denial);
+                Ok(())
+            }
+            Act::ResetDenials => {
+                self.accounts.reset_denials();
+                Ok(())
+            }
+            act => unreachable!("{act:?} is not about users"),
+        }
     }
 }

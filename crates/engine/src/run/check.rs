@@ -1,13 +1,16 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, MONITORED, STALE};
+use crate::clients::checks::{CONGESTED, MONITORED, RESTRICTED, STALE};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
+use haypile_acl::log::Context;
 use haypile_commands::host::Paused;
+use haypile_commands::rights::Requested;
 use haypile_commands::{Body, Control, Entry, Flag};
+use haypile_log::Index;
 use haypile_resp::{Args, Reply};
 use std::time::Duration;
 
@@ -50,9 +53,14 @@ impl WorkerState {
         // A command is the client's last one even while it is held, or if it is refused.
         session.last_command = Some(entry.id);
         // A password that was taken away meanwhile is not asked for, as in Redis.
-        let has_password = !engine.settings.config().requirepass.is_empty();
-        if !session.state.authenticated && has_password && !entry.flags.has(Flag::NoAuth) {
+        let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
+        if !is_open && !entry.flags.has(Flag::NoAuth) {
             return self.deny(engine, session, entry, call.args, "NOAUTH Authentication required.", out);
+        }
+        if session.checks & RESTRICTED != 0
+            && let Some(answered) = self.check_rights(engine, session, entry, call.args, out)
+        {
+            return answered;
         }
         if session.state.is_bound() && !entry.command.runs_while_bound {
             let text = format!(
@@ -92,6 +100,30 @@ impl WorkerState {
             self.show_monitors(engine, session, entry, call.args);
         }
         Checked::Go
+    }
+
+    /// Looks whether the client's user may make a call; the answer if it may not.
+    fn check_rights(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Checked> {
+        let user = session.state.user.clone();
+        let called = Requested { entry, args: args.into(), database: session.state.database };
+        let Err(denied) = called.check(&user) else {
+            // A command of a block is told so when the block runs.
+            let waits = session.multi.is_some() && !entry.command.runs_in_multi;
+            let error = called.check_other_keys(&user).err().filter(|_| !waits)?;
+            return Some(Checked::Answered(self.reply(engine, session, error.into_reply(), Index(0), out)));
+        };
+        let context = if session.multi.is_some() { Context::Multi } else { Context::Toplevel };
+        session.client.show(session, self.now_ms, session.last_command);
+        engine.note_denial(session.id, &session.state, called.denial(&user, denied, context));
+        let text = format!("NOPERM {}", called.text(&user, denied));
+        Some(self.deny(engine, session, entry, args, &text, out))
     }
 
     fn deny(

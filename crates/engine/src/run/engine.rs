@@ -2,6 +2,7 @@
 //! moment it is loaded, the locks, the command table, the settings and the numbers; runs no command itself (`execute`,
 //! `work`, `pool` do).
 
+use crate::clients::accounts::Accounts;
 use crate::clients::blocked::Blocked;
 use crate::clients::checks::Checks;
 use crate::clients::client::Client;
@@ -117,6 +118,7 @@ pub struct Engine {
     pub(crate) watches: Arc<Watches>,
     pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
+    pub(crate) accounts: Arc<Accounts>,
     pub(crate) client_memory: Arc<ClientMemory>,
     pub(crate) pubsub: PubSub,
     pub(crate) checks: Checks,
@@ -298,6 +300,7 @@ impl Engine {
     pub(crate) fn reset_statistics(&self) {
         self.counters.iter().for_each(Counters::reset);
         self.statistics.errors.reset();
+        self.accounts.reset_counts();
         [&self.expired_keys, &self.expire_ns, &self.keyspace_hits, &self.keyspace_misses]
             .into_iter()
             .for_each(Count::reset);
@@ -332,7 +335,8 @@ impl Engine {
 
     /// The state of a client that has just come.
     pub(crate) fn fresh_state(&self) -> State {
-        State { authenticated: self.settings.config().requirepass.is_empty(), ..State::default() }
+        let user = self.accounts.default_user();
+        State { authenticated: user.is_open(), user, ..State::default() }
     }
 
     /// Closes a client of any event loop, soon. Nobody finds it any more from now on, whatever it waits for still.

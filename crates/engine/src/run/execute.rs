@@ -62,6 +62,8 @@ impl WorkerState {
         if session.limits_version != self.limits_version || self.limits_version != engine.settings.version() {
             self.refresh_limits(engine);
             session.limits_version = self.limits_version;
+            engine.refresh_user(&mut session.state);
+            session.checks = session.state.checks();
             self.set_limits(session);
         }
         // In this order: a store that is exchanged in between is not run on.
@@ -257,7 +259,7 @@ impl WorkerState {
         if session.state.handed_over.is_some() {
             return Ok(Next::HandOver);
         }
-        let reply = engine.carry_out(&mut session.state, reply, false);
+        let reply = engine.carry_out(session.id, &mut session.state, reply, false);
         self.show_changes(engine, session, Index(0));
         Ok(self.reply(engine, session, reply, Index(0), out))
     }

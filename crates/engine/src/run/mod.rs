@@ -39,6 +39,7 @@ pub(crate) mod monitor;
 pub(crate) mod publish;
 pub(crate) mod room;
 pub(crate) mod subscribing;
+pub(crate) mod users;
 
 pub(crate) mod figures;
 pub(crate) mod memory;

@@ -469,8 +469,8 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     let gate = StoreGate { index: ran.gate, version };
     Some(match ran.reply {
         Ok(reply) => {
-            let Guest { mut state, .. } = guest;
-            let reply = encoded_if_long(engine.carry_out(&mut state, reply, was_block), state.protocol);
+            let Guest { session, mut state, .. } = guest;
+            let reply = encoded_if_long(engine.carry_out(session, &mut state, reply, was_block), state.protocol);
             let (called, waiter) = (ran.called, ran.waiter);
             Finished { gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
         }

@@ -9,7 +9,10 @@ use crate::run::host::SessionHost;
 use crate::run::monitor::{is_shown, line};
 use crate::run::script::{Found, halted};
 use crate::run::scripts::running::Place;
+use haypile_acl::log::Context;
 use haypile_commands::error::refusal;
+use haypile_commands::host::Act;
+use haypile_commands::rights::Requested;
 use haypile_commands::script::asks_to_wait;
 use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
 use haypile_resp::{self as resp, Protocol, Reply};
@@ -121,6 +124,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         if flags.has(Flag::Noscript) || !is_runnable {
             return Err(Error::text("ERR This Redis command is not allowed from script"));
         }
+        self.check_rights(entry, args)?;
         if self.only_reads && (flags.has(Flag::Write) || flags.has(Flag::MayReplicate)) {
             return Err(Error::text("ERR Write commands are not allowed from read-only scripts."));
         }
@@ -133,6 +137,20 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         }
         self.writes += u32::from(flags.has(Flag::Write));
         Ok(())
+    }
+
+    /// Looks whether the script's user may make a call.
+    fn check_rights(&mut self, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
+        let user = &self.state.user;
+        if user.is_unrestricted() {
+            return Ok(());
+        }
+        let called = Requested { entry, args, database: self.txn.database() };
+        let Err(denied) = called.check(user) else { return called.check_other_keys(user) };
+        let text = format!("ERR ACL failure in script: {}", called.text(user, denied));
+        let act = Act::NoteDenial(called.denial(user, denied, Context::Script));
+        self.state.acts.add(&self.engine.settings, act).map_err(Error::text)?;
+        Err(Error::text(text))
     }
 
     /// Looks whether the store takes writes.
@@ -250,7 +268,9 @@ impl Server for ScriptServer<'_, '_, '_> {
     }
 
     fn permits(&mut self, args: resp::Args<'_>) -> Option<bool> {
-        self.engine.table.lookup(Args::from(args)).map(|_| true)
+        let entry = self.engine.table.lookup(Args::from(args))?;
+        let called = Requested { entry, args: Args::from(args), database: self.txn.database() };
+        Some(called.check(&self.state.user).is_ok())
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {

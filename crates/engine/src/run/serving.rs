@@ -12,6 +12,7 @@ use crate::keys::gate::StoreGate;
 use crate::keys::locks::{Claims, HeldFor};
 use crate::keys::waiters::{End, Waiter};
 use crate::run::engine::Engine;
+use haypile_commands::rights::Requested;
 use haypile_commands::{Args, Body, Error, Tried};
 use haypile_log::Index;
 use haypile_resp::Reply;
@@ -147,7 +148,7 @@ impl<'a> Service<'a> {
         // From here on it is taken back with the others.
         self.served.push((waiter.clone(), Reply::None));
         let before = txn.savepoint();
-        let reply = match run(txn, args) {
+        let reply = match self.permit(&waiter, args).and_then(|()| run(txn, args)) {
             Ok(Tried::Got(reply)) => reply,
             Ok(Tried::Nothing(_)) => {
                 txn.rollback(before);
@@ -169,6 +170,18 @@ impl<'a> Service<'a> {
             *place = reply;
         }
         Ok(())
+    }
+
+    /// Looks whether a waiter's client may still make its call, if users have changed since it was looked at.
+    fn permit(&self, waiter: &Waiter, args: Args<'_>) -> Result<(), Error> {
+        let (user, version) = &waiter.user;
+        let accounts = &self.engine.accounts;
+        if *version == accounts.version() {
+            return Ok(());
+        }
+        let user = accounts.newest(user);
+        let called = Requested { entry: self.engine.table.entry(waiter.command), args, database: waiter.database };
+        called.check(&user).map_err(|denied| Error::text(format!("NOPERM {}", called.text(&user, denied))))
     }
 
     /// Sees to it that the locks of all keys of a waiter's command are held.

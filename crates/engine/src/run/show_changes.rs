@@ -36,6 +36,7 @@ impl WorkerState {
                 }
             }
         }
+        engine.refresh_user(&mut session.state);
         let state = &session.state;
         session.client.show_names(&state.names);
         session.client.show_subscriptions(state.subscriptions.counts());
@@ -81,7 +82,7 @@ impl WorkerState {
             subscribed: false,
         });
         let effects = ended.map(Effect::Subscription).collect();
-        let names = Names { name: Vec::new(), ..Names::clone(&session.state.names) };
+        let names = Names { name: Vec::new(), user: None, ..Names::clone(&session.state.names) };
         session.state = State {
             names: Arc::new(names),
             effects,

@@ -56,7 +56,7 @@ impl WorkerState {
         let mut host = SessionHost { engine, session: session.id, state, txn: None, may_wait: false };
         let answer = call_host(&mut host, entry, Args::from(words.as_args()));
         let reply = answer.and_then(|answer| host.note(answer)).unwrap_or_else(Error::into_reply);
-        let reply = engine.carry_out(&mut session.state, reply, false);
+        let reply = engine.carry_out(session.id, &mut session.state, reply, false);
         self.show_changes(engine, session, Index(0));
         let next = self.reply(engine, session, reply, Index(0), out);
         if is_end {

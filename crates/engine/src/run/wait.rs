@@ -298,7 +298,7 @@ impl WorkerState {
     ) -> Next {
         let reply = match ran.reply {
             Ok(reply) => {
-                let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
+                let reply = engine.carry_out(session.id, &mut state, reply, pending.work.is_block());
                 session.state = state;
                 self.count_block(engine, session, ran.called);
                 self.show_changes(engine, session, ran.gate);

@@ -15,6 +15,9 @@ use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::reply::discarded;
 use crate::run::script::{self, Found, Part};
 use crate::run::serving::{Place, Service};
+use haypile_acl::log::Context;
+use haypile_commands::host::{Act, Answer};
+use haypile_commands::rights::Requested;
 use haypile_commands::{self as commands, Access, Args, Body, Command, CommandId, Entry, Error, Flag, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
@@ -226,7 +229,7 @@ impl Work {
         let reply = match reply {
             Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps).map(|()| {
                 if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
-                    waiter = Some(engine.begin_wait(session, inbox, id, args, call.database, awaited));
+                    waiter = Some(engine.begin_wait(session, &state.user, inbox, id, args, call.database, awaited));
                 }
                 reply
             }),
@@ -252,6 +255,23 @@ impl Work {
     fn keeps(place: Place<'_>) -> Keeps {
         if matches!(place, Place::DryRun) { Keeps::DryRun } else { Keeps::Effects }
     }
+}
+
+/// Looks whether the user of a block's client, who may be another one by now or have lost rights, may make a call.
+///
+/// # Errors
+/// The answer instead of the call's.
+fn may_run(state: &State, entry: &Entry, args: Args<'_>, database: u32) -> Result<(), Answer> {
+    let called = Requested { entry, args, database };
+    if let Err(denied) = called.check(&state.user) {
+        let reply = Reply::error(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
+             is no longer allowed for the following reason: {}",
+            denied.text_in_block()
+        ));
+        return Err(Answer::with(reply, Act::NoteDenial(called.denial(&state.user, denied, Context::Multi))));
+    }
+    called.check_other_keys(&state.user).map_err(|error| error.into_reply().into())
 }
 
 impl Needs {
@@ -289,7 +309,9 @@ impl Block {
             let entry = engine.table.entry(queued.command);
             let (started, before) = (engine.statistics.clock.now(), state.protocol);
             let args = Args::from(queued.args.as_args());
-            let answer = if let Body::Script(by) = entry.command.body {
+            let answer = if let Err(answer) = may_run(state, entry, args, txn.database()) {
+                SessionHost { engine, session, state, txn: Some(&mut *txn), may_wait: false }.note(answer)
+            } else if let Body::Script(by) = entry.command.body {
                 let (txn, state, called, found) = (&mut *txn, &mut *state, &mut *called, &mut *found);
                 script::run(Part { engine, txn, session, state, mode, is_exclusive, called, found }, entry, by, args)
             } else {

@@ -106,6 +106,8 @@ pub enum Delivery<'a> {
     Event(Event),
     /// The client's connection is to end.
     Close,
+    /// The client's connection is to end if `Engine::loses_channels` says so.
+    Recheck,
 }
 
 impl Worker {
@@ -185,6 +187,7 @@ impl Worker {
                     state.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
+                Notice::Recheck(session) => deliver(session, Delivery::Recheck),
                 Notice::Departed => {
                     if state.end_departed(&self.engine) {
                         state.inbox.notify(Notice::Departed);

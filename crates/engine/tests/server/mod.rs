@@ -272,6 +272,8 @@ impl Server {
                 }
                 Delivery::Event(event) => _ = client.session.deliver_unasked(event),
                 Delivery::Close => client.next = Next::Close,
+                Delivery::Recheck if engine.loses_channels(&client.session) => client.next = Next::Close,
+                Delivery::Recheck => {}
             }
         });
     }

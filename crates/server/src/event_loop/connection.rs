@@ -521,6 +521,12 @@ impl Connection {
                 self.close(&mut state.output);
                 self.show_output(event_loop, &state);
             }
+            Delivery::Recheck => {
+                if event_loop.engine.loses_channels(&state.session) {
+                    self.close(&mut state.output);
+                    self.show_output(event_loop, &state);
+                }
+            }
             Delivery::Event(event) => {
                 if state.session.deliver_unasked(event) {
                     self.wake();

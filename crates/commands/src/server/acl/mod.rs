@@ -1,6 +1,12 @@
-//! ACL, as far as the default user goes: who one is, which categories there are, and passwords drawn at random.
+//! ACL: users, their rules, the categories of commands, and the log of what was denied.
 //!
-//! Owns these replies. Users with rights of their own come later.
+//! Owns the replies. What rules mean belongs to the crate `acl`; who is logged in, and the log, to the engine, behind
+//! [`Host`]. Commands on users are in `users.rs`, the log and the file of users in `log.rs`.
+
+mod log;
+mod users;
+
+pub use users::wrong_rule;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -21,7 +27,21 @@ const ACL: Command = Command {
     syntax: "",
     complexity: "Depends on subcommand.",
     body: Body::Container,
-    subcommands: &[ACL_CAT, ACL_GENPASS, ACL_WHOAMI, ACL_HELP],
+    subcommands: &[
+        ACL_CAT,
+        users::DELUSER,
+        users::DRYRUN,
+        users::GETUSER,
+        ACL_GENPASS,
+        users::LIST,
+        log::LOAD,
+        log::LOG,
+        log::SAVE,
+        users::SETUSER,
+        users::USERS,
+        ACL_WHOAMI,
+        ACL_HELP,
+    ],
     ..Command::USUAL
 };
 
@@ -102,9 +122,8 @@ const ACL_WHOAMI: Command = Command {
     ..Command::USUAL
 };
 
-/// Answers the name of the only user.
-fn whoami(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
-    Ok(Reply::bulk("default"))
+fn whoami(host: &mut dyn Host, _args: Args) -> Result<Reply> {
+    Ok(Reply::bulk(host.user().name().to_vec()))
 }
 
 const ACL_HELP: Command = Command {

@@ -6,6 +6,7 @@ use super::process::Shutdown;
 use super::pubsub::{Audience, Channels};
 use super::replication::Failover;
 use super::storage::Reload;
+use haypile_acl::Denial;
 use haypile_resp::Reply;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +21,29 @@ pub enum Act {
     /// session; other clients see the change when the run has taken effect.
     Session(SessionChange),
     /// Sends a message to its audience. `payload` is the message as a bulk string.
-    Publish { kind: Channels, channel: Arc<[u8]>, payload: Vec<u8>, audience: Audience },
+    Publish {
+        kind: Channels,
+        channel: Arc<[u8]>,
+        payload: Vec<u8>,
+        audience: Audience,
+    },
     /// Sets all of these directives, or none of them: names and values.
     SetConfig(Vec<(Vec<u8>, Vec<u8>)>),
     /// Writes the directives into the configuration file, on a thread that may wait for the disk.
     RewriteConfig,
     /// Holds commands until a Unix time in milliseconds. An earlier pause that lasts longer or holds more stands.
-    Pause { until_ms: u64, what: Paused },
+    Pause {
+        until_ms: u64,
+        what: Paused,
+    },
     /// Ends all pauses.
     Unpause,
     /// Ends the wait of a client's blocking command, as if its time were over or by an error. The reply becomes 0 if
     /// the client is not blocked any more.
-    Unblock { client: u64, with_error: bool },
+    Unblock {
+        client: u64,
+        with_error: bool,
+    },
     /// Closes the clients of these ids.
     CloseClients(Vec<u64>),
     /// Sets the counters that INFO shows back to zero.
@@ -61,13 +73,31 @@ pub enum Act {
     /// Begins to hand the part of the master over. An error if there is no such replica, or it goes on already.
     Failover(Failover),
     /// Puts a script into the cache, under its name.
-    LoadScript { name: String, text: Arc<[u8]> },
+    LoadScript {
+        name: String,
+        text: Arc<[u8]>,
+    },
     /// Empties the cache of scripts.
     FlushScripts,
     /// Ends the scripts that have run for long and have written nothing. An error if there is none.
     KillScripts,
     /// Ends running functions that have written nothing.
     KillFunctions,
+    /// Gives a user these rules, in order, and makes it if it is not there. An error if one of them does not fit any
+    /// more.
+    SetUser {
+        name: Vec<u8>,
+        rules: Vec<Vec<u8>>,
+    },
+    /// Removes users and closes their clients; the running command's own client is closed after its reply.
+    DeleteUsers(Vec<Vec<u8>>),
+    /// Reads the file of users again, or writes it, on a thread that may wait for the disk.
+    LoadUsers,
+    SaveUsers,
+    /// Adds a denial to ACL LOG.
+    NoteDenial(Denial),
+    /// Forgets all entries of ACL LOG.
+    ResetDenials,
     /// Gives up a failover. An error if there is none.
     AbortFailover,
     /// Closes and opens the data again; the reply is held back until then. An error in a transaction.
@@ -77,9 +107,22 @@ pub enum Act {
 }
 
 impl Act {
+    /// Whether the act changes users, or notes what one of them was denied.
+    pub fn is_about_users(&self) -> bool {
+        matches!(
+            self,
+            Act::SetUser { .. }
+                | Act::DeleteUsers(_)
+                | Act::LoadUsers
+                | Act::SaveUsers
+                | Act::NoteDenial(_)
+                | Act::ResetDenials
+        )
+    }
+
     /// Whether only a thread that may wait carries the act out.
     pub fn may_block(&self) -> bool {
-        matches!(self, Act::RewriteConfig | Act::PurgeMemory)
+        matches!(self, Act::RewriteConfig | Act::PurgeMemory | Act::LoadUsers | Act::SaveUsers)
     }
 }
 

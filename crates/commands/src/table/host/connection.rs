@@ -1,6 +1,7 @@
 //! The connection of the running command, and how its replies leave.
 
 use super::pubsub::Channels;
+use haypile_acl::User;
 use haypile_resp::{Protocol, Reply};
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ pub trait Connection {
     fn client_name(&self) -> &[u8];
 
     fn protocol(&self) -> Protocol;
+
+    /// The number of the selected database.
+    fn database(&self) -> u32;
 
     /// The number of databases; valid indexes are below it.
     fn databases(&self) -> u32;
@@ -33,8 +37,8 @@ pub trait Connection {
 /// A change of the session of the running command's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionChange {
-    /// Lets the client run commands: [`Users::check_password`](super::Users::check_password) had no objection.
-    Login,
+    /// Makes the client act as this user, which [`Users::login`](super::Users::login) has found.
+    Login(Arc<User>),
     Name(Vec<u8>),
     Library(Library, Vec<u8>),
     /// The protocol of all replies from the running command's on.

@@ -4,6 +4,7 @@ use crate::clients::client::Names;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, State};
 use crate::run::host::SessionHost;
+use haypile_acl::user::DEFAULT;
 use haypile_commands::host::{Connection, Library, Replies, SessionChange};
 use haypile_resp::Protocol;
 use std::sync::Arc;
@@ -19,6 +20,10 @@ impl Connection for SessionHost<'_, '_> {
 
     fn protocol(&self) -> Protocol {
         self.state.protocol
+    }
+
+    fn database(&self) -> u32 {
+        self.state.database
     }
 
     fn databases(&self) -> u32 {
@@ -66,7 +71,10 @@ impl SessionHost<'_, '_> {
             // A client that gets no replies at all skips none.
             SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
             SessionChange::Replies(replies) => state.replies = replies,
-            SessionChange::Login => state.changing().authenticated = true,
+            SessionChange::Login(user) => {
+                state.changing_names().user = (**user.name() != *DEFAULT).then(|| user.name().clone());
+                (state.authenticated, state.user) = (true, user);
+            }
             SessionChange::Protocol(protocol) => state.changing().protocol = protocol,
             SessionChange::Monitor => state.changing().monitors = true,
             SessionChange::Name(name) => state.changing_names().name = name,

@@ -64,6 +64,12 @@ impl SessionHost<'_, '_> {
                     return Err(Error::text("ERR data cannot be opened again inside a transaction"));
                 }
                 Act::Reload(how) => self.state.reload = Some(how),
+                act @ (Act::SetUser { .. } | Act::DeleteUsers(_)) => {
+                    if self.txn.is_some() {
+                        self.draft_users(&act);
+                    }
+                    self.state.changing().acts.add(&self.engine.settings, act).map_err(Error::text)?;
+                }
                 act => {
                     if matches!(act, Act::BeginBackup) && self.txn.is_some() {
                         self.engine.can_begin_backup()?;

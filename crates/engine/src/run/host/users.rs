@@ -1,35 +1,73 @@
-//! Users and passwords.
+//! Users, and the client's login.
 
-use crate::clients::client::USER;
 use crate::run::host::SessionHost;
-use haypile_commands::host::Users;
+use crate::run::users::fresh_rights;
+use haypile_acl::log::Entry;
+use haypile_acl::{Fresh, User};
+use haypile_commands::host::{Act, Users};
 use haypile_commands::{Error, Result};
+use haypile_store::Stop;
+use std::sync::Arc;
+
+/// Bytes of passwords that an event loop hashes at once: some tenths of a millisecond.
+const HASHED_BYTES_AT_ONCE: usize = 64 << 10;
 
 impl Users for SessionHost<'_, '_> {
-    fn has_password(&self) -> bool {
-        !self.engine.settings.config().requirepass.is_empty()
+    fn users(&self) -> Arc<haypile_acl::Users> {
+        self.state.acts.users().unwrap_or_else(|| self.engine.accounts.users())
     }
 
-    fn has_user(&self, name: &[u8]) -> bool {
-        name == USER.as_bytes()
+    fn user(&self) -> &Arc<User> {
+        &self.state.user
+    }
+
+    fn fresh_rights(&self) -> Fresh {
+        fresh_rights(&self.engine.settings.config())
     }
 
     fn authenticated(&self) -> bool {
-        self.state.authenticated
+        self.state.authenticated || self.users().default_user().is_open()
     }
 
-    fn check_password(&self, user: &[u8], password: &[u8]) -> Result<()> {
-        let config = self.engine.settings.config();
-        // Where the default user needs no password, any will do, as in Redis.
-        if self.has_user(user) && (config.requirepass.is_empty() || is_same(&config.requirepass, password)) {
-            return Ok(());
+    fn login(&self, name: &[u8], password: &[u8]) -> Result<Option<Arc<User>>> {
+        self.check_hashed_bytes(password.len())?;
+        Ok(self.users().get(name).filter(|user| user.accepts(password)).cloned())
+    }
+
+    fn check_hashed_bytes(&self, bytes: usize) -> Result<()> {
+        // Without data there is no I/O pool yet.
+        let is_long = bytes > HASHED_BYTES_AT_ONCE && !self.may_wait && self.engine.store().is_some();
+        if is_long { Err(Error::Stop(Stop::Long)) } else { Ok(()) }
+    }
+
+    fn denials(&self, count: usize) -> Vec<Entry> {
+        if self.state.acts.resets_denials() {
+            return Vec::new();
         }
-        Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+        self.engine.accounts.denials(count)
+    }
+
+    fn has_user_file(&self) -> bool {
+        self.engine.settings.config().aclfile.is_some()
     }
 }
 
-/// Compares in a time that does not tell where they differ.
-fn is_same(right: &[u8], given: &[u8]) -> bool {
-    let differing = right.iter().zip(given).fold(0, |bits, (a, b)| bits | (a ^ b));
-    right.len() == given.len() && std::hint::black_box(differing) == 0
+impl SessionHost<'_, '_> {
+    /// Shows a change of users to the commands behind it in the same block. All others see it when the block has taken
+    /// effect.
+    pub(super) fn draft_users(&mut self, act: &Act) {
+        let mut users = haypile_acl::Users::clone(&self.users());
+        match act {
+            Act::SetUser { name, rules } => {
+                let made = users.with_rules(name, rules, self.engine.accounts.catalog(), self.fresh_rights());
+                users.put(made.expect("the command has tried the rules"));
+            }
+            Act::DeleteUsers(names) => names.iter().for_each(|name| _ = users.remove(name)),
+            _ => return,
+        }
+        if let Some(user) = users.get(self.state.user.name()) {
+            self.state.user = user.clone();
+        }
+        self.state.acts.set_users(users);
+    }
 }

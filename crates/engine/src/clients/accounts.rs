@@ -1,0 +1,140 @@
+//! The users of the server, which clients log in as, and the log of what was denied.
+//!
+//! All users are one value, exchanged as a whole by each change; sessions keep the user that they act as, and look for
+//! a newer state of it when the version of the settings has risen. So a command pays nothing for that, and one that was
+//! sent after the reply to a change is judged by the change.
+
+use crate::clients::statistics::counters::Count;
+use crate::sync::{Mutex, lock};
+use arc_swap::ArcSwap;
+use haypile_acl::log::Entry;
+use haypile_acl::user::DEFAULT;
+use haypile_acl::{Catalog, Denial, Fresh, Log, Reason, User, Users};
+use haypile_config::Settings;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The users, and who was denied what.
+pub(crate) struct Accounts {
+    catalog: Arc<Catalog>,
+    users: ArcSwap<Users>,
+    /// Rises with each change of `users`.
+    version: AtomicU64,
+    /// Held by a change, from its look at the users to their exchange.
+    changing: Mutex<()>,
+    log: Mutex<Log>,
+    /// By `Reason`.
+    denied: [Count; Reason::ALL.len()],
+}
+
+impl Accounts {
+    /// Only the default user, whose password follows `requirepass`.
+    pub fn new(catalog: Arc<Catalog>, settings: &Settings) -> Arc<Accounts> {
+        let accounts = Arc::new(Accounts::with_default(catalog));
+        accounts.set_default_password(&settings.config().requirepass);
+        let followed = accounts.clone();
+        settings.listen(move |changed, _, after| {
+            if changed.iter().any(|directive| directive.name == "requirepass") {
+                followed.set_default_password(&after.requirepass);
+            }
+            Ok(())
+        });
+        accounts
+    }
+
+    fn with_default(catalog: Arc<Catalog>) -> Accounts {
+        let users = Users::new(&catalog);
+        Accounts {
+            catalog,
+            users: ArcSwap::from_pointee(users),
+            version: AtomicU64::new(0),
+            changing: Mutex::default(),
+            log: Mutex::default(),
+            denied: Default::default(),
+        }
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub fn users(&self) -> Arc<Users> {
+        self.users.load_full()
+    }
+
+    pub fn default_user(&self) -> Arc<User> {
+        self.users.load().default_user().clone()
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The newest state of a user; without any rights if it was removed.
+    pub fn newest(&self, user: &Arc<User>) -> Arc<User> {
+        let removed = || Arc::new(User::new(user.name(), Fresh::default()));
+        self.users.load().get(user.name()).cloned().unwrap_or_else(removed)
+    }
+
+    /// Changes the users; returns their state before.
+    ///
+    /// # Errors
+    /// The error of `change`; the users are as they were.
+    pub fn change<E>(&self, change: impl FnOnce(&mut Users) -> Result<(), E>) -> Result<Arc<Users>, E> {
+        let _one = lock(&self.changing);
+        let before = self.users();
+        let mut after = Users::clone(&before);
+        change(&mut after)?;
+        self.users.store(Arc::new(after));
+        self.version.fetch_add(1, Ordering::AcqRel);
+        Ok(before)
+    }
+
+    /// Gives the default user this password and no other, or lets it in without one if it is empty: `requirepass`.
+    pub fn set_default_password(&self, password: &[u8]) {
+        let changed = self.change(|users| {
+            users.put(users.default_user().with_only_password(password));
+            Ok::<(), std::convert::Infallible>(())
+        });
+        match changed {
+            Ok(_) => {}
+            Err(never) => match never {},
+        }
+    }
+
+    /// Counts a denial, and adds it to the log. `client` is the client's line of CLIENT LIST.
+    pub fn note(&self, denial: Denial, client: String, now_ms: u64, entries_max: usize) {
+        self.denied[denial.reason as usize].add_shared(1);
+        lock(&self.log).add(denial, client, now_ms, entries_max);
+    }
+
+    /// The newest entries of the log, these first.
+    pub fn denials(&self, count: usize) -> Vec<Entry> {
+        lock(&self.log).entries().take(count).cloned().collect()
+    }
+
+    pub fn reset_denials(&self) {
+        lock(&self.log).reset();
+    }
+
+    /// Denials for a reason since the start, or since CONFIG RESETSTAT.
+    pub fn denied(&self, reason: Reason) -> u64 {
+        self.denied[reason as usize].get()
+    }
+
+    pub fn reset_counts(&self) {
+        self.denied.iter().for_each(Count::reset);
+    }
+}
+
+/// Whether a user keeps all channels that an earlier state of it had.
+pub(crate) fn keeps_channels(before: &User, after: &User) -> bool {
+    let all = |user: &User| user.has_channel(b"*", true);
+    all(after)
+        || before.root().channels_text() == after.root().channels_text() && before.selectors() == after.selectors()
+}
+
+/// The name of a user, as CLIENT LIST shows it.
+pub(crate) fn shown_name(user: Option<&Arc<[u8]>>) -> String {
+    String::from_utf8_lossy(user.map_or(DEFAULT, |name| name)).into_owned()
+}

@@ -1,0 +1,177 @@
+//! Changes of users, and their consequences: clients of removed users end, subscribers who lose their channels as well,
+//! and all others go on with the new rights.
+
+use crate::clients::accounts::keeps_channels;
+use crate::clients::inbox::Notice;
+use crate::clients::session::{Session, State};
+use crate::run::engine::Engine;
+use haypile_acl::{Catalog, Denial, Fresh, Users};
+use haypile_commands::host::ClientFilter;
+use haypile_commands::{Error, Result};
+use haypile_config::Config;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Engine {
+    /// The users that there are now.
+    pub fn users(&self) -> Arc<Users> {
+        self.accounts.users()
+    }
+
+    /// Whether clients from other hosts may do something without a password.
+    pub fn is_open(&self) -> bool {
+        self.accounts.default_user().needs_no_password()
+    }
+
+    /// Exchanges all users. To be called before there are clients.
+    pub fn set_users(&self, users: Users) {
+        let exchanged = self.change_users(None, |before| {
+            *before = users;
+            Ok(())
+        });
+        exchanged.expect("nothing was refused");
+    }
+
+    /// Changes the users. A client of a removed user is closed, `own` after its reply.
+    ///
+    /// # Errors
+    /// The error of `change`; nothing has changed.
+    pub(crate) fn change_users(
+        &self,
+        mut own: Option<(u64, &mut State)>,
+        change: impl FnOnce(&mut Users) -> Result<()>,
+    ) -> Result<()> {
+        let before = self.accounts.change(change)?;
+        // In this order: whoever finds the version changed finds the users, too.
+        self.settings.touch();
+        let after = self.accounts.users();
+        for user in before.iter() {
+            let filter = || ClientFilter { user: Some(user.name().to_vec()), ..ClientFilter::default() };
+            match after.get(user.name()) {
+                None => {
+                    for client in self.clients.find(&filter(), 0) {
+                        match &mut own {
+                            Some((id, state)) if *id == client.id => state.closing = true,
+                            _ => self.close_client(&client),
+                        }
+                    }
+                }
+                Some(now) if Arc::ptr_eq(now, user) || keeps_channels(user, now) => {}
+                // Those without subscriptions are told, too: one may be subscribing at this moment.
+                Some(_) => self
+                    .clients
+                    .find(&filter(), 0)
+                    .iter()
+                    .filter(|client| client.peer_server.is_none())
+                    .for_each(|client| self.notify(client.worker, Notice::Recheck(client.id))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a session is subscribed to something that its user may not hear any more.
+    pub fn loses_channels(&self, session: &Session) -> bool {
+        let user = self.accounts.newest(&session.state.user);
+        let mut all = session.state.subscriptions.iter();
+        all.any(|(kind, name)| !user.has_channel(name, kind == haypile_commands::host::Channels::Pattern))
+    }
+
+    /// Has a session act by the newest rules of its user.
+    pub(crate) fn refresh_user(&self, state: &mut State) {
+        let newest = self.accounts.newest(&state.user);
+        if !Arc::ptr_eq(&newest, &state.user) {
+            state.user = newest;
+        }
+    }
+
+    /// Adds a denial to ACL LOG.
+    pub(crate) fn note_denial(&self, client: u64, state: &State, denial: Denial) {
+        let mut line = String::new();
+        if let Some(client) = self.clients.get(client) {
+            client.line(&mut line, &state.names, &self.table, self.now_ms());
+        }
+        let entries_max = self.settings.config().acl_log_entries_max;
+        self.accounts.note(denial, line, self.now_ms(), entries_max);
+    }
+
+    /// ACL LOAD, on a thread that may wait for the disk.
+    pub(crate) fn load_users(&self, client: u64, state: &mut State) -> Result<()> {
+        let config = self.settings.config();
+        let file = config.aclfile.as_deref().expect("the command has looked for it");
+        let users = read_file(file, &config, self.accounts.catalog());
+        let users = users.map_err(|why| Error::text(format!("ERR {why}")))?;
+        self.change_users(Some((client, state)), |before| {
+            *before = users;
+            Ok(())
+        })
+    }
+
+    /// ACL SAVE, on a thread that may wait for the disk.
+    pub(crate) fn save_users(&self) -> Result<()> {
+        let config = self.settings.config();
+        let file = config.aclfile.as_deref().expect("the command has looked for it");
+        haypile_config::replace_file_with(file, |_| self.users().file()).map_err(|why| {
+            tracing::warn!("ACL SAVE cannot write {}: {why}", file.display());
+            Error::text(
+                "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
+            )
+        })
+    }
+
+    /// The lines of the users in a configuration file; none where they are in a file of their own.
+    pub(crate) fn user_lines(&self) -> Vec<Vec<u8>> {
+        if self.settings.config().aclfile.is_some() {
+            return Vec::new();
+        }
+        self.users().iter().map(|user| user.line()).collect()
+    }
+}
+
+/// The users that a configuration asks for: those of its file of users, or of its lines.
+///
+/// # Errors
+/// A text for people that names the file and the line.
+pub fn users_of(config: &Config, catalog: &Catalog) -> std::result::Result<Users, String> {
+    let users = match &config.aclfile {
+        Some(file) => read_file(file, config, catalog)?,
+        None => {
+            let mut users = Users::new(catalog);
+            if !config.requirepass.is_empty() {
+                users.put(users.default_user().with_only_password(&config.requirepass));
+            }
+            let lines = config.users.iter().map(|line| (&line.words[..], &line.origin));
+            users
+                .with_lines(lines, catalog, fresh_rights(config))
+                .map_err(|(origin, why)| haypile_config::ConfigError::at(origin, why.text()).to_string())?
+        }
+    };
+    for user in users.iter().filter(|user| !user.is_enabled()) {
+        tracing::warn!("The user '{}' is disabled: there is no 'on' among its rules.", user.name().escape_ascii());
+    }
+    if !config.requirepass.is_empty() && !users.default_user().accepts(&config.requirepass) {
+        tracing::warn!("requirepass has no effect: the rules of the default user say otherwise.");
+    }
+    Ok(users)
+}
+
+/// Reads a file of users.
+///
+/// # Errors
+/// All lines that are wrong, in one sentence each.
+fn read_file(file: &Path, config: &Config, catalog: &Catalog) -> std::result::Result<Users, String> {
+    let shown = file.display().to_string();
+    let text = std::fs::read(file).map_err(|why| {
+        let why = haypile_config::error::os_text(&why);
+        format!("Error loading ACLs, opening file '{shown}': {why}")
+    })?;
+    Users::parse(&text, catalog, fresh_rights(config)).map_err(|wrong| {
+        let mut all: String = wrong.iter().map(|(line, why)| why.text_in_file(&shown, *line)).collect();
+        all.push_str("WARNING: ACL errors detected, no change to the previously active ACL rules was performed");
+        all
+    })
+}
+
+/// The rights of a user that has just been made.
+pub fn fresh_rights(config: &Config) -> Fresh {
+    Fresh { all_channels: config.acl_all_channels }
+}

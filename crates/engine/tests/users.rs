@@ -1,0 +1,259 @@
+//! Users and their rights, without sockets: `client: command => all that it gets`. The crate `acl` tests what rules
+//! mean; here is where calls are looked at, and what follows when rules change.
+
+mod server;
+
+use server::{Server, check, check_on};
+
+const NO_KEY: &str = "-NOPERM No permissions to access a key";
+
+#[test]
+fn a_call_is_looked_at_wherever_it_comes_from() {
+    check(
+        "by itself: its command, keys, channels and database",
+        &format!(
+            "
+            0: ACL SETUSER bob on >pw ~a* %R~r* &ch* db=0,1 +@all -@dangerous => +OK
+            1: AUTH bob pw => +OK
+            1: ACL WHOAMI => $3 bob
+            1: SET a1 x => +OK
+            1: GET r1 => $-1
+            1: SET r1 x => {NO_KEY}
+            1: MGET a1 b1 => {NO_KEY}
+            1: BITFIELD r1 GET u4 0 => *1 :0
+            1: BITFIELD r1 SET u4 0 1 => {NO_KEY}
+            1: EXISTS r1 a1 => :1
+            1: EVAL return␣1 1 b1 => {NO_KEY}
+            1: FLUSHALL => -NOPERM User bob has no permissions to run the 'flushall' command
+            1: CONFIG GET port => -NOPERM User bob has no permissions to run the 'config|get' command
+            1: PUBLISH other x => -NOPERM No permissions to access a channel
+            1: PUBLISH ch1 x => :0
+            1: PSUBSCRIBE ch1* => -NOPERM No permissions to access a channel
+            1: SELECT 2 => -NOPERM No permissions to access database
+            1: MOVE a1 2 => -NOPERM No permissions to access database
+            1: COPY a1 a2 DB 2 => -NOPERM No permissions to access database
+            1: MOVE a1 1 => :1
+            1: NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
+            1: GET => -ERR wrong number of arguments for 'get' command
+            1: RESET => +RESET
+            1: GET b1 => $-1
+            1: ACL WHOAMI => $7 default
+            "
+        ),
+    );
+    check(
+        "of a block, when it is queued, and again when it runs",
+        &format!(
+            "
+            0: ACL SETUSER bob on nopass ~a* +@all => +OK
+            1: AUTH bob x => +OK
+            1: MULTI => +OK
+            1: GET b => {NO_KEY}
+            1: EXEC => -EXECABORT Transaction discarded because of previous errors.
+            1: MULTI => +OK
+            1: SET a 1 => +QUEUED
+            1: GET a => +QUEUED
+            0: ACL SETUSER bob -get => +OK
+            1: EXEC => *2 +OK -NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+             call. This command is no longer allowed for the following reason: no permission to execute the command or \
+             subcommand
+            "
+        ),
+    );
+    check(
+        "of a block that changes its own user",
+        "
+        0: ACL SETUSER bob on nopass ~a* &c +@all => +OK
+        1: AUTH bob x => +OK
+        1: MULTI => +OK
+        1: ACL SETUSER bob -set => +QUEUED
+        1: SET a 2 => +QUEUED
+        1: ACL GETUSER bob => +QUEUED
+        1: EXEC => *3 +OK -NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+         This command is no longer allowed for the following reason: no permission to execute the command or subcommand \
+         *12 $5 flags *3 $2 on $6 nopass $16 sanitize-payload $9 passwords *0 $8 commands $10 +@all -set $4 keys $3 ~a* \
+         $8 channels $2 &c $9 selectors *0
+        1: SET a 2 => -NOPERM User bob has no permissions to run the 'set' command
+        ",
+    );
+    check(
+        "of a script, and one that only asks",
+        "
+        0: ACL SETUSER bob on nopass ~a* +@all -@dangerous => +OK
+        1: AUTH bob x => +OK
+        1: EVAL return␣redis.call('set','a','1') 0 => +OK
+        1: EVAL return␣redis.pcall('get','b') 0 => -ERR ACL failure in script: No permissions to access a key
+        1: EVAL return␣redis.pcall('keys','*') 0 => -ERR ACL failure in script: User bob has no permissions to run the \
+         'keys' command
+        1: EVAL return␣{redis.acl_check_cmd('get','a'),redis.acl_check_cmd('get','b')} 0 => *2 :1 $-1
+        ",
+    );
+    check(
+        "of SORT, which reads keys that it does not name",
+        "
+        0: ACL SETUSER bob on nopass ~a* +@all => +OK
+        1: AUTH bob x => +OK
+        1: RPUSH a 2 1 => :2
+        1: SORT a BY w* => -ERR BY option of SORT denied due to insufficient ACL permissions.
+        1: SORT a GET # => -ERR GET option of SORT denied due to insufficient ACL permissions.
+        1: SORT a BY nosort LIMIT 0 1 => *1 $1 2
+        1: MULTI => +OK
+        1: SORT a BY w* => +QUEUED
+        1: EXEC => *1 -ERR BY option of SORT denied due to insufficient ACL permissions.
+        1: EVAL return␣redis.pcall('sort','a','get','x*') 0 => -ERR GET option of SORT denied due to insufficient ACL \
+         permissions.
+        0: ACL SETUSER bob (+sort %R~*) => +OK
+        1: SORT a BY w* => *2 $1 1 $1 2
+        ",
+    );
+}
+
+#[test]
+fn a_change_of_rules_holds_for_who_is_there() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "for the next call, whoever changed them",
+        "
+        0: ACL SETUSER bob on nopass ~* +@all => +OK
+        1: AUTH bob x => +OK
+        2: AUTH bob x => +OK
+        2: SUBSCRIBE => -ERR wrong number of arguments for 'subscribe' command
+        1: SET k v => +OK
+        0: ACL SETUSER bob -set => +OK
+        1: SET k w => -NOPERM User bob has no permissions to run the 'set' command
+        1: ACL SETUSER bob +set -get => +OK
+        1: SET k w => +OK
+        2: GET k => -NOPERM User bob has no permissions to run the 'get' command
+        0: ACL SETUSER bob off => +OK
+        1: SET k w => +OK
+        1: AUTH bob x => -WRONGPASS invalid username-password pair or user is disabled.
+        0: ACL SETUSER default -get => +OK
+        0: GET k => -NOPERM User default has no permissions to run the 'get' command
+        3: GET k => -NOPERM User default has no permissions to run the 'get' command
+        0: ACL SETUSER default +get => +OK
+        3: GET k => $1 w
+        ",
+    );
+    server.send_together(1, &["ACL SETUSER bob -set", "SET k x", "ACL SETUSER bob +set", "SET k y"]);
+    let refused = "-NOPERM User bob has no permissions to run the 'set' command";
+    assert_eq!(server.reply(1), format!("+OK {refused} +OK +OK"), "within one pipeline");
+}
+
+#[test]
+fn who_loses_the_user_or_a_channel_is_closed() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "users with channels",
+        "
+        0: ACL SETUSER bob on nopass &a &b* +@all ~* => +OK
+        0: ACL SETUSER joe on nopass allchannels +@all ~* => +OK
+        1: AUTH bob x => +OK
+        2: AUTH bob x => +OK
+        3: AUTH bob x => +OK
+        4: AUTH joe x => +OK
+        1: SUBSCRIBE a => *3 $9 subscribe $1 a :1
+        2: PSUBSCRIBE b* => *3 $10 psubscribe $2 b* :1
+        4: SUBSCRIBE a => *3 $9 subscribe $1 a :1
+        0: ACL SETUSER bob resetchannels &b* => +OK
+        2: PING => *2 $4 pong $0
+        3: PING => +PONG
+        4: PING => *2 $4 pong $0
+        ",
+    );
+    assert!(server.is_closed(1) && !server.is_closed(2) && !server.is_closed(3));
+    check_on(
+        &mut server,
+        "the pattern that covers it is another one",
+        "
+        0: ACL SETUSER bob resetchannels &* => +OK
+        2: PING => *2 $4 pong $0
+        0: ACL SETUSER bob resetchannels &b1 => +OK
+        0: ACL DELUSER joe nobody => :1
+        3: GET k => $-1
+        ",
+    );
+    assert!(server.is_closed(2) && !server.is_closed(3) && server.is_closed(4));
+    assert_eq!(server.ask(3, "ACL DELUSER bob"), ":1", "its own user: the reply comes");
+    assert!(server.is_closed(3));
+    check_on(
+        &mut server,
+        "the default user stays",
+        "
+        0: ACL DELUSER default => -ERR The 'default' user cannot be removed
+        0: ACL USERS => *1 $7 default
+        ",
+    );
+}
+
+#[test]
+fn who_waits_for_a_key_is_looked_at_again_when_it_comes() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "two users",
+        "
+        0: ACL SETUSER bob on nopass ~* +@all => +OK
+        1: AUTH bob x => +OK
+        ",
+    );
+    server.send(1, "BLPOP k 0");
+    server.send(2, "BLPOP k 0");
+    assert_eq!(server.ask(0, "ACL SETUSER bob -blpop"), "+OK");
+    assert_eq!(server.ask(0, "RPUSH k v"), ":1");
+    assert_eq!(server.reply(1), "-NOPERM User bob has no permissions to run the 'blpop' command");
+    assert_eq!(server.reply(2), "*2 $1 k $1 v", "it is for the next one who waits");
+}
+
+#[test]
+fn logins_are_refused_and_noted() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "names and passwords",
+        "
+        0: ACL SETUSER bob on >a >b => +OK
+        1: AUTH bob a => +OK
+        1: AUTH bob b => +OK
+        1: AUTH bob c => -WRONGPASS invalid username-password pair or user is disabled.
+        1: ACL WHOAMI => -NOPERM User bob has no permissions to run the 'acl|whoami' command
+        0: ACL SETUSER bob <b >c => +OK
+        1: AUTH bob b => -WRONGPASS invalid username-password pair or user is disabled.
+        1: AUTH bob c => +OK
+        2: HELLO 3 AUTH bob x SETNAME me => -WRONGPASS invalid username-password pair or user is disabled.
+        2: CLIENT GETNAME => $-1
+        0: ACL SETUSER default off => +OK
+        3: PING => -NOAUTH Authentication required.
+        0: ACL SETUSER default on resetpass >s => +OK
+        3: PING => -NOAUTH Authentication required.
+        3: AUTH s => +OK
+        3: PING => +PONG
+        0: CONFIG SET requirepass t => +OK
+        4: AUTH s => -WRONGPASS invalid username-password pair or user is disabled.
+        4: AUTH t => +OK
+        0: CONFIG SET requirepass  => -ERR wrong number of arguments for 'config|set' command
+        ",
+    );
+    let log = server.ask(0, "ACL LOG");
+    assert!(log.starts_with("*4 *20 $5 count :1 $6 reason $4 auth $7 context $8 toplevel $6 object $4 AUTH $8 username $7 default $11 age-seconds"), "{log}");
+    assert!(log.contains("object $5 HELLO $8 username $3 bob") && log.contains("object $10 acl|whoami"), "{log}");
+    assert!(log.contains("cmd=acl|whoami user=bob"), "{log}");
+    assert_eq!(server.ask(0, "ACL LOG RESET"), "+OK");
+    assert_eq!(server.ask(0, "ACL LOG"), "*0");
+    let info = server.ask(0, "INFO stats");
+    assert!(info.contains("acl_access_denied_auth:4") && info.contains("acl_access_denied_cmd:1"), "{info}");
+}
+
+#[test]
+fn a_long_password_does_not_hold_the_event_loop() {
+    let mut server = Server::new();
+    let long = "x".repeat(1 << 20);
+    server.send_words(0, &[b"ACL", b"SETUSER", b"bob", b"on", format!(">{long}").as_bytes(), b"+@all", b"~*"]);
+    assert!(server.clients[0].next == haypile_engine::Next::Wait, "it is hashed on the I/O pool");
+    assert_eq!(server.reply(0), "+OK");
+    server.send_words(1, &[b"AUTH", b"bob", long.as_bytes()]);
+    assert!(server.clients[1].next == haypile_engine::Next::Wait);
+    assert_eq!(server.reply(1), "+OK");
+    assert_eq!(server.ask(1, "ACL WHOAMI"), "$3 bob");
+}

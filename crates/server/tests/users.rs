@@ -1,0 +1,110 @@
+//! Users over sockets and across event loops: where they come from, and when their rules hold. The crate `acl` tests
+//! what rules mean, `engine` where calls are looked at.
+
+mod process;
+
+use process::{Server, TempDir, free_port};
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_change_holds_on_all_event_loops_when_it_is_answered() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--workers", "2"]);
+    let mut admin = server.client();
+    assert_eq!(admin.ask("ACL SETUSER bob on nopass ~* &* +@all"), "+OK\r\n");
+    let mut clients: Vec<_> = (0..6).map(|_| server.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("AUTH bob x"), "+OK\r\n");
+    }
+    for round in 0..300 {
+        let at = round % clients.len();
+        assert_eq!(admin.ask("ACL SETUSER bob -get"), "+OK\r\n");
+        let refused = "-NOPERM User bob has no permissions to run the 'get' command\r\n";
+        assert_eq!(clients[at].ask("GET k"), refused, "round {round}");
+        assert_eq!(admin.ask("ACL SETUSER bob +get"), "+OK\r\n");
+        assert_eq!(clients[at].ask("GET k"), "$-1\r\n", "round {round}");
+    }
+    let (subscriber, others) = clients.split_at_mut(1);
+    assert!(subscriber[0].ask("SUBSCRIBE a").contains("subscribe"));
+    assert_eq!(admin.ask("ACL SETUSER bob resetchannels &b"), "+OK\r\n");
+    assert_eq!(subscriber[0].rest(), "", "who is subscribed to what is not his is closed");
+    assert_eq!(others[0].ask("PING"), "+PONG\r\n");
+    assert_eq!(admin.ask("ACL DELUSER bob"), ":1\r\n");
+    for client in others {
+        assert_eq!(client.rest(), "", "who is nobody any more is closed");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_file_of_users_is_read_at_the_start_and_by_acl_load() {
+    let dir = TempDir::new();
+    let file = dir.path().join("users.acl");
+    let path = file.to_str().expect("a plain path");
+    let text = "user default on nopass ~* &* +@all\nuser bob on >pw ~b* +@all\nuser joe on >pw ~* &* +@all\n";
+    fs::write(&file, text).expect("it is new");
+    let data = dir.path().join("data");
+    fs::create_dir(&data).expect("it is new");
+    let server = Server::start(&data, &["--aclfile", path]);
+    let mut admin = server.client();
+    let (mut bob, mut joe) = (server.client(), server.client());
+    assert_eq!(bob.ask("AUTH bob pw"), "+OK\r\n");
+    assert_eq!(joe.ask("AUTH joe pw"), "+OK\r\n");
+    assert_eq!(bob.ask("GET a"), "-NOPERM No permissions to access a key\r\n");
+
+    fs::write(&file, "user bob on +nosuch\nusr\n").expect("it is there");
+    let wrong = format!(
+        "-ERR {path}:1: Unknown command or category name in ACL. {path}:2 should start with user keyword followed by the \
+         username. WARNING: ACL errors detected, no change to the previously active ACL rules was performed\r\n"
+    );
+    assert_eq!(admin.ask("ACL LOAD"), wrong);
+    assert_eq!(bob.ask("GET b"), "$-1\r\n", "nothing has changed");
+
+    fs::write(&file, "user bob on >other ~a* +@all\nuser sue off\n").expect("it is there");
+    assert_eq!(admin.ask("ACL LOAD"), "+OK\r\n");
+    assert_eq!(bob.ask("GET a"), "$-1\r\n", "who is still there goes on with the new rules");
+    assert_eq!(bob.ask("GET b"), "-NOPERM No permissions to access a key\r\n");
+    assert_eq!(joe.rest(), "", "who is not is closed");
+    let listed = admin.ask("ACL LIST");
+    assert!(listed.contains("user default on nopass sanitize-payload ~* &* +@all"), "{listed}");
+
+    assert_eq!(admin.ask("ACL SETUSER sue on >pw +get"), "+OK\r\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("it is there");
+    assert_eq!(admin.ask("ACL SAVE"), "+OK\r\n");
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
+    let before = admin.ask("ACL LIST");
+    assert!(admin.ask("CONFIG SET aclfile x").contains("can't set immutable config"));
+    server.stop();
+    let server = Server::start(&data, &["--aclfile", path]);
+    assert_eq!(server.client().ask("ACL LIST"), before);
+    fs::remove_file(&file).expect("it is there");
+    let gone = server.client().ask("ACL LOAD");
+    assert!(gone.starts_with("-ERR Error loading ACLs, opening file '") && gone.contains("No such file"), "{gone}");
+    server.stop();
+}
+
+#[test]
+fn lines_of_the_configuration_make_users() {
+    let dir = TempDir::new();
+    let users =
+        ["--user", "bob", "on", ">s3cret", "~b*", "(+get", "~a*)", "--user", "joe", "off", "--requirepass", "pw"];
+    let port = free_port();
+    let server = Server::spawn(dir.path(), port, &users);
+    process::wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let mut client = server.client();
+    assert_eq!(client.ask("AUTH bob s3cret"), "+OK\r\n");
+    process::wait_until("it serves", || client.ask("GET a") == "$-1\r\n");
+    assert_eq!(client.ask("GET b"), "-NOPERM User bob has no permissions to run the 'get' command\r\n");
+    assert!(client.ask("AUTH joe x").starts_with("-WRONGPASS"));
+    assert!(server.client().ask("PING").starts_with("-NOAUTH"), "the password is the default user's");
+    assert_eq!(client.ask("AUTH pw"), "+OK\r\n");
+    assert!(client.ask("ACL SAVE").starts_with("-ERR This Redis instance is not configured to use an ACL file."));
+    let seen = fs::read(format!("/proc/{}/cmdline", server.pid())).expect("it runs");
+    let seen = String::from_utf8_lossy(&seen).into_owned();
+    assert!(!seen.contains("s3cret") && seen.contains("--user"), "{seen}");
+    let info = client.ask("INFO everything");
+    assert!(!info.contains("s3cret"), "{info}");
+    server.stop();
+}
