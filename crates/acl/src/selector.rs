@@ -91,6 +91,8 @@ impl Selector {
             [b'+', rest @ ..] => self.permitted.apply(true, rest, catalog),
             [b'-', rest @ ..] => self.permitted.apply(false, rest, catalog),
             [b'~', pattern @ ..] => self.add_keys(pattern, READ_AND_WRITE),
+            // As in Redis, whatever stands behind it.
+            [b'%', ..] if self.all_keys => Err(Wrong::KeysBehindAll),
             [b'%', rest @ ..] => {
                 let (pattern, to) = key_use(rest)?;
                 self.add_keys(pattern, to)

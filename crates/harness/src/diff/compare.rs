@@ -8,6 +8,7 @@ use super::groups::{timeless, timeless_pending};
 use super::scripts;
 use super::sequence::{Command, Sequence, Step};
 use super::sorting::SORTED_LIST;
+use super::users;
 use crate::client::Reply;
 
 /// A rule that compares the successful replies of a command. Errors are always compared exactly, with their texts.
@@ -38,6 +39,8 @@ pub enum Rule {
     Hello,
     /// INFO: the form, and the fields of the section keyspace.
     Info,
+    /// ACL GETUSER: all but what 7.2 shows differently.
+    User,
     /// XINFO: all fields but times, and those that only 7.2 has.
     XInfo,
     /// XPENDING: all but idle times.
@@ -94,7 +97,8 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"save" | b"bgsave", _) => Rule::Backup,
         (b"lastsave", _) => Rule::Form,
         (b"client", b"id" | b"list" | b"info") | (b"command", b"count") => Rule::Form,
-        (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
+        (b"acl", b"getuser") => Rule::User,
+        (b"acl", b"genpass" | b"cat" | b"log" | b"list") | (b"lolwut", _) => Rule::Form,
         // Redis's figures depend on the spare room of its objects, and so on what was done to them.
         (b"memory", b"usage" | b"stats" | b"doctor" | b"malloc-stats") | (b"object", b"idletime") => Rule::Form,
         (b"command", b"list") => Rule::Form,
@@ -155,7 +159,7 @@ fn literals(sequence: &Sequence) -> HashSet<i64> {
 const TOLERANCE_MS: i64 = 10_000;
 
 pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool {
-    if theirs == ours {
+    if theirs == ours || users::normal(theirs) == users::normal(ours) {
         return true;
     }
     if rule == Rule::Backup {
@@ -186,6 +190,7 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
             std::mem::discriminant(theirs) == std::mem::discriminant(ours)
                 && (context.expired_keys || keyspace(theirs) == keyspace(ours))
         }
+        Rule::User => users::is_same_user(theirs, ours),
         Rule::XInfo => timeless(theirs) == timeless(ours),
         Rule::XPending => timeless_pending(theirs) == timeless_pending(ours),
         Rule::CommandInfo => normal(theirs) == normal(ours),

@@ -52,6 +52,14 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "acl-dryrun-7.2",
+        reason: "ACL DRYRUN of a command, or of a number of arguments, that 7.0 does not know",
+        applies: |command, theirs, _| {
+            is(command, &["acl", "dryrun"])
+                && (refused(theirs, "not found") || refused(theirs, "wrong number of arguments"))
+        },
+    },
+    Exception {
         name: "nul-in-words",
         reason: "Redis reads a cursor up to a NUL byte; we take the bytes as they are",
         applies: |command, _, _| {

@@ -24,6 +24,7 @@ use super::sets;
 use super::sorting;
 use super::streams;
 use super::strings;
+use super::users;
 use super::zsets;
 use crate::random::Random;
 
@@ -196,6 +197,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     let connections = *random.pick(&[1, 1, 2, 3]);
     let wanted = random.between(8, COMMANDS.len() as u64);
     let is_of_groups = random.percent(10);
+    let has_users = random.percent(12);
     let mut table: Vec<_> = match is_of_groups {
         true => OF_GROUPS.iter().collect(),
         false => COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect(),
@@ -209,6 +211,12 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     let mut sequence = Vec::new();
     for connection in 0..connections {
         sequence.push(Step::Send { connection, commands: preamble(&mut a) });
+    }
+    if has_users {
+        sequence.push(Step::Send { connection: 0, commands: users::beginning(&mut a) });
+        for connection in 1..connections {
+            sequence.push(Step::Send { connection, commands: vec![users::login(&mut a)] });
+        }
     }
     if is_of_groups {
         sequence.push(Step::Send { connection: 0, commands: groups::beginning(&mut a) });
@@ -246,7 +254,12 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             }
             _ => {
                 let length = if a.random.percent(25) { a.random.between(2, 10) } else { 1 };
-                let commands = (0..length).map(|_| next(&mut a, &table, total, &mut in_multi[connection])).collect();
+                let mut commands: Vec<Command> =
+                    (0..length).map(|_| next(&mut a, &table, total, &mut in_multi[connection])).collect();
+                if has_users && a.random.percent(25) {
+                    let other = commands[0].clone();
+                    commands.push(users::users(&mut a, other));
+                }
                 sequence.push(Step::Send { connection, commands });
             }
         }

@@ -30,6 +30,7 @@ pub mod shrink;
 mod sorting;
 mod streams;
 mod strings;
+mod users;
 mod zsets;
 
 use std::collections::BTreeMap;

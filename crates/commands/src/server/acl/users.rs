@@ -104,7 +104,7 @@ pub(super) const GETUSER: Command = Command {
 
 fn getuser(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let users = host.users();
-    let Some(user) = users.get(args.get(2)) else { return Ok(Reply::NullArray) };
+    let Some(user) = users.get(args.get(2)) else { return Ok(Reply::Null) };
     let mut fields = vec![
         (Reply::bulk("flags"), Reply::Set(user.flags().map(Reply::bulk).collect())),
         (Reply::bulk("passwords"), Reply::array(user.passwords().map(Reply::bulk))),
