@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 const LOOKED_AT: usize = 10;
 const WITHIN_MS: u64 = 60_000;
 
-/// Bytes of an argument that an entry keeps. Redis keeps all of it, however long.
-const OBJECT_BYTES_MAX: usize = 1024;
+/// Bytes of an argument, and of the name of a user, that an entry keeps. Redis keeps all of them, however long.
+const WORD_BYTES_MAX: usize = 1024;
 
 /// Where a call came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,14 @@ pub struct Denial {
     pub user: Vec<u8>,
 }
 
+impl Denial {
+    /// Notes the beginnings of words that are very long.
+    pub fn new(reason: Reason, context: Context, object: &[u8], user: &[u8]) -> Denial {
+        let begin = |word: &[u8]| word[..word.len().min(WORD_BYTES_MAX)].to_vec();
+        Denial { reason, context, object: begin(object), user: begin(user) }
+    }
+}
+
 /// An entry of the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -65,19 +73,18 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds a denial, and keeps at most `entries_max` entries.
-    pub fn add(&mut self, mut denial: Denial, client: String, now_ms: u64, entries_max: usize) {
-        denial.object.truncate(OBJECT_BYTES_MAX);
+    /// Adds a denial that has happened `count` times, and keeps at most `entries_max` entries.
+    pub fn add(&mut self, denial: Denial, count: u64, client: String, now_ms: u64, entries_max: usize) {
         let is_same = |entry: &Entry| entry.denial == denial && now_ms.abs_diff(entry.updated_ms) <= WITHIN_MS;
         let entry = match self.entries.iter().take(LOOKED_AT).position(is_same) {
             Some(at) => {
                 let entry = self.entries.remove(at).expect("it was found there");
-                Entry { count: entry.count + 1, client, updated_ms: now_ms, ..entry }
+                Entry { count: entry.count + count, client, updated_ms: now_ms, ..entry }
             }
             None => {
                 let id = self.next_id;
                 self.next_id += 1;
-                Entry { id, denial, count: 1, client, created_ms: now_ms, updated_ms: now_ms }
+                Entry { id, denial, count, client, created_ms: now_ms, updated_ms: now_ms }
             }
         };
         self.entries.push_front(entry);

@@ -416,15 +416,10 @@ fn a_line_makes_the_user_that_it_describes() {
 
 #[test]
 fn the_log_counts_what_is_repeated() {
-    let denial = |object: &str| Denial {
-        reason: Reason::Key,
-        context: Context::Toplevel,
-        object: object.as_bytes().to_vec(),
-        user: b"u".to_vec(),
-    };
+    let denial = |object: &str| Denial::new(Reason::Key, Context::Toplevel, object.as_bytes(), b"u");
     let mut log = Log::default();
     for (object, now_ms) in [("a", 0), ("b", 1), ("a", 2), ("a", 60_002), ("a", 120_003)] {
-        log.add(denial(object), format!("id={now_ms}"), now_ms, 3);
+        log.add(denial(object), 1, format!("id={now_ms}"), now_ms, 3);
     }
     let shown: Vec<(u64, String, u64, u64, u64)> = log
         .entries()
@@ -435,8 +430,11 @@ fn the_log_counts_what_is_repeated() {
         .collect();
     let expected = [(2, "a", 1, 120_003, 120_003), (0, "a", 3, 0, 60_002), (1, "b", 1, 1, 1)];
     assert_eq!(shown, expected.map(|(id, object, count, from, to)| (id, object.to_owned(), count, from, to)));
-    log.add(denial(&"x".repeat(5000)), String::new(), 200_000, 3);
+    log.add(denial(&"x".repeat(5000)), 7, String::new(), 200_000, 3);
+    assert_eq!(log.entries().next().map(|entry| entry.count), Some(7));
+    let long = [b'x'; 5000];
+    assert_eq!(Denial::new(Reason::Auth, Context::Toplevel, b"AUTH", &long).user.len(), 1024);
     assert_eq!(log.entries().map(|entry| entry.denial.object.len()).collect::<Vec<_>>(), [1024, 1, 1]);
-    log.add(denial("c"), String::new(), 200_001, 0);
+    log.add(denial("c"), 1, String::new(), 200_001, 0);
     assert_eq!(log.entries().count(), 0);
 }

@@ -227,6 +227,19 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "channels_and_databases",
     },
     Difference {
+        commands: &["config|set"],
+        what: "TLS 1.0 and 1.1, ciphers without forward secrecy, and Diffie-Hellman over numbers are not there: a directive that asks \
+               for one is refused with the names of those that are, `tls-dh-params-file` has no effect.",
+        why: "rustls, which encrypts here, has left them out because they are not safe.",
+        test: "a_wrong_configuration_of_tls_ends_the_start",
+    },
+    Difference {
+        commands: &["pfmerge"],
+        what: "PFMERGE with one key asks for the right to write it. Redis lets every user make the key.",
+        why: "There Redis finds no key among the arguments, and so asks for no right.",
+        test: "a_call_is_looked_at_wherever_it_comes_from",
+    },
+    Difference {
         commands: &["acl|load"],
         what: "Clients stay connected if their user is still there, with its new rules, as in later versions of Redis; Redis 7.0 \
                closes all but those of the default user.",

@@ -283,6 +283,11 @@ pub enum Hidden {
     KeyOfMigrate,
     /// The arguments behind KEYS of MIGRATE, if the third argument is empty.
     KeysOfMigrate,
+    /// The argument behind the last STORE or STOREDIST of GEORADIUS and its relative, whose options begin at `from`, if
+    /// it is this word that came last.
+    StoreOfGeo { word: &'static str, from: u16 },
+    /// The arguments behind STREAMS of XREADGROUP: a group or a consumer may have that name, too.
+    StreamsOfGroup,
 }
 
 impl Hidden {
@@ -295,6 +300,8 @@ impl Hidden {
                 _ => Some(3),
             },
             Hidden::KeysOfMigrate => Self::keys_of_migrate(args).filter(|_| args.get(3).is_empty()),
+            Hidden::StoreOfGeo { word, from } => Self::store_of_geo(args, word, from.into()),
+            Hidden::StreamsOfGroup => Self::streams_of_group(args),
         }
     }
 
@@ -313,6 +320,32 @@ impl Hidden {
             };
         }
         None
+    }
+
+    fn store_of_geo(args: Args, word: &str, from: usize) -> Option<usize> {
+        let (mut i, mut last) = (from, None);
+        while i + 1 < args.len() {
+            let stores = args.is(i, "store") || args.is(i, "storedist");
+            if stores {
+                last = Some(i);
+            }
+            i += 1 + usize::from(stores);
+        }
+        last.filter(|&at| args.is(at, word)).map(|at| at + 1)
+    }
+
+    fn streams_of_group(args: Args) -> Option<usize> {
+        let mut i = 1;
+        while i < args.len() && !args.is(i, "streams") {
+            i += if args.is(i, "group") {
+                3
+            } else if args.is(i, "count") || args.is(i, "block") {
+                2
+            } else {
+                1
+            };
+        }
+        (i < args.len()).then_some(i + 1)
     }
 
     fn store_of_sort(args: Args) -> Option<usize> {

@@ -45,7 +45,7 @@ impl Request for Requested<'_> {
         let command = self.entry.command;
         let (end, is_pattern) = match command.subscribes {
             Some(Subscribes { kind, ends: false }) => (self.args.len(), kind == Channels::Pattern),
-            _ if command.publishes => (2, false),
+            _ if command.publishes => (2.min(self.args.len()), false),
             _ => return,
         };
         for at in 1..end {
@@ -119,7 +119,7 @@ impl Requested<'_> {
             Reason::Command => self.entry.full_name.as_bytes(),
             _ => self.args.get(denied.argument),
         };
-        Denial { reason: denied.reason, context, object: object.to_vec(), user: user.name().to_vec() }
+        Denial::new(denied.reason, context, object, user.name())
     }
 
     /// The sentence for the client, without a code.

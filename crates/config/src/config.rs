@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Origin;
 use crate::special::{Bind, Limit, addresses_of, limits_of, master_of};
+use crate::tls::{AuthClients, KeyFiles, SessionCache, Tls};
 use crate::value::Value;
 use crate::values::Values;
 
@@ -106,6 +107,7 @@ pub struct Config {
     pub users: Vec<UserLine>,
 
     pub replication: Replication,
+    pub tls: Tls,
 
     // Process.
     /// Absolute; the paths of other directives are relative to it, and already joined with it here.
@@ -162,6 +164,8 @@ pub struct Config {
     // Monitoring.
     /// 0 = none.
     pub metrics_port: u16,
+    /// /metrics over TLS.
+    pub metrics_tls: bool,
     /// None = no slow log.
     pub slowlog_slower_than_us: Option<u64>,
     pub slowlog_entries_max: u64,
@@ -349,6 +353,7 @@ impl Config {
             acl_log_entries_max: usize::try_from(fields.int::<i64>("acllog-max-len")).unwrap_or(0),
             users: lines.users.clone(),
             replication: Replication::read(fields),
+            tls: read_tls(fields, &below_dir),
             databases: fields.int("databases"),
             daemonize,
             supervised: fields.choice("supervised", SUPERVISED),
@@ -382,6 +387,7 @@ impl Config {
             lfu_log_factor: fields.int("lfu-log-factor"),
             lfu_decay_minutes: fields.int("lfu-decay-time"),
             metrics_port: fields.int("metrics-port"),
+            metrics_tls: fields.bool("metrics-tls"),
             slowlog_slower_than_us: u64::try_from(fields.int::<i64>("slowlog-log-slower-than")).ok(),
             slowlog_entries_max: fields.int("slowlog-max-len"),
             latency_threshold_ms: Some(fields.int("latency-monitor-threshold")).filter(|ms| *ms > 0),
@@ -398,6 +404,41 @@ impl Config {
     }
 }
 
+fn read_tls(fields: &mut Fields, below_dir: &impl Fn(Option<PathBuf>) -> Option<PathBuf>) -> Tls {
+    let caches = fields.bool("tls-session-caching");
+    let cache = SessionCache {
+        sessions: fields.int("tls-session-cache-size"),
+        timeout_s: fields.int("tls-session-cache-timeout"),
+    };
+    Tls {
+        port: fields.int("tls-port"),
+        server: KeyFiles {
+            cert: below_dir(fields.path("tls-cert-file")),
+            key: below_dir(fields.path("tls-key-file")),
+            key_pass: fields.text("tls-key-file-pass"),
+        },
+        client: KeyFiles {
+            cert: below_dir(fields.path("tls-client-cert-file")),
+            key: below_dir(fields.path("tls-client-key-file")),
+            key_pass: fields.text("tls-client-key-file-pass"),
+        },
+        ca_cert_file: below_dir(fields.path("tls-ca-cert-file")),
+        ca_cert_dir: below_dir(fields.path("tls-ca-cert-dir")),
+        auth_clients: fields.choice("tls-auth-clients", AUTH_CLIENTS),
+        user_of_common_name: fields.choice("tls-auth-clients-user", USERS_OF_CERTIFICATES),
+        protocols: fields.printed("tls-protocols"),
+        ciphers: fields.printed("tls-ciphers"),
+        ciphersuites: fields.printed("tls-ciphersuites"),
+        prefers_server_ciphers: fields.bool("tls-prefer-server-ciphers"),
+        session_cache: caches.then_some(cache),
+        replication: fields.bool("tls-replication"),
+        cluster: fields.bool("tls-cluster"),
+    }
+}
+
+const AUTH_CLIENTS: &[(&str, AuthClients)] =
+    &[("no", AuthClients::No), ("yes", AuthClients::Yes), ("optional", AuthClients::Optional)];
+const USERS_OF_CERTIFICATES: &[(&str, bool)] = &[("off", false), ("CN", true)];
 const SUPERVISED: &[(&str, Supervised)] = &[
     ("upstart", Supervised::Upstart),
     ("systemd", Supervised::Systemd),

@@ -11,7 +11,7 @@ use crate::config::{Config, Statements};
 use crate::error::os_text;
 use crate::glob;
 use crate::rewrite;
-use crate::table::{self, Class, Found};
+use crate::table::{self, Found};
 use crate::value::{Mode, Value};
 use crate::values::Values;
 
@@ -102,7 +102,7 @@ impl Settings {
     }
 
     /// Carries out CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. A
-    /// directive that keeps its value is not among the changes.
+    /// directive that keeps its value is not among the changes, unless it names what may have changed, as a file.
     pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Changed>, String> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, config) = {
@@ -110,7 +110,8 @@ impl Settings {
             (state.values.clone(), state.config.clone())
         };
         let after = with(&before, pairs)?;
-        let changed = changes(&before, &after);
+        let mut changed = changes(&before, &after);
+        add_volatile(&mut changed, pairs, &after);
         if changed.is_empty() {
             return Ok(changed);
         }
@@ -255,12 +256,16 @@ fn set_one(values: &mut Values, found: Found, value: &[u8]) -> Result<(), String
         true => value.split(|byte| *byte == b' ').collect(),
         false => vec![value],
     };
-    values.set(found, &words, Mode::Runtime)?;
-    match found.row.class {
-        Class::NotYet { .. } if found.row.off_value().as_ref() != Some(values.at(found.position)) => {
-            Err("it is not supported yet".into())
+    Ok(values.set(found, &words, Mode::Runtime)?)
+}
+
+/// Adds the directives that were set to the value that they had, and name what may have changed.
+fn add_volatile(changed: &mut Vec<Changed>, pairs: &[(&[u8], &[u8])], values: &Values) {
+    for found in pairs.iter().filter_map(|(name, _)| table::find(name)).filter(|found| found.row.volatile) {
+        if !changed.iter().any(|other| other.name == found.row.name) {
+            let value = found.row.kind.print(values.at(found.position));
+            changed.push(Changed { name: found.row.name, value, sensitive: found.row.sensitive });
         }
-        _ => Ok(()),
     }
 }
 

@@ -40,7 +40,8 @@ const CALLS: &str = "
     ltrim list 0 0|rpop list|rpoplpush list list2|rpush list x|rpushx list x
     psubscribe p*|publish channel message|pubsub CHANNELS|pubsub HELP|pubsub NUMPAT|pubsub NUMSUB channel|pubsub SHARDCHANNELS
     pubsub SHARDNUMSUB channel|punsubscribe|spublish shard message|ssubscribe shard2|subscribe channel2|sunsubscribe|unsubscribe
-    acl CAT|acl GENPASS|acl HELP|acl LIST|acl USERS|acl WHOAMI|acl GETUSER default|command|command COUNT|command DOCS get|command GETKEYS get a
+    acl CAT|acl DELUSER bob|acl DRYRUN default get a|acl GENPASS|acl GETUSER default|acl HELP|acl LIST|acl LOAD|acl LOG|acl LOG RESET|acl SAVE
+    acl SETUSER bob off -@all|acl SETUSER joe on|acl USERS|acl WHOAMI|command|command COUNT|command DOCS get|command GETKEYS get a
     command GETKEYSANDFLAGS get a|command HELP|command INFO get|command LIST|config GET maxmemory|config HELP|config RESETSTAT|config REWRITE
     config SET slowlog-max-len 7 timeout 77|dbsize|debug SET-ACTIVE-EXPIRE 0|failover|flushall|flushdb|info|lastsave|latency DOCTOR|latency GRAPH command
     latency HELP|latency HISTOGRAM get|latency HISTORY command|latency LATEST|latency RESET|lolwut|memory DOCTOR|memory HELP|memory MALLOC-STATS
@@ -73,9 +74,6 @@ const NOT_QUEUED: &[&str] = &[
     "quit",
     "reset",
     "migrate 127.0.0.1 1 str 0 10",
-    "acl LIST",
-    "acl USERS",
-    "acl GETUSER default",
     "save",
     "shutdown",
     "sync",
@@ -98,7 +96,7 @@ const ENDS_THE_PROCESS: &[&str] = &["debug PANIC", "debug SEGFAULT"];
 /// The data before a command: each type, and what other clients wait for and listen to.
 const PREPARED: &str = "
     SET str value|SET n 10|SETBIT bits 7 1|SET deadline v EX 1000|RPUSH list a b c|RPUSH list2 x|HSET hash a 1 b 2 n 3 d 4|HEXPIRE hash 1000 FIELDS 1 d
-    SADD set a b c|SADD set2 b c d|ZADD zset 1 a 2 b|ZADD zset2 2 b 3 c|GEOADD geo 13.361389 38.115556 a 15.087269 37.502669 b|PFADD hll a b|PFADD hll2 c
+    ACL SETUSER bob on >right ~* &* +@all|SADD set a b c|SADD set2 b c d|ZADD zset 1 a 2 b|ZADD zset2 2 b 3 c|GEOADD geo 13.361389 38.115556 a 15.087269 37.502669 b|PFADD hll a b|PFADD hll2 c
     XADD stream 1-1 f v|XADD stream 2-1 f v|XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 1 STREAMS stream >|SET cold value
     FUNCTION LOAD #!lua␣name=lib␤redis.register_function('put',function(k)redis.call('publish','channel','m')return␣redis.call('set',k[1],1)end)redis.register_function{function_name='look',flags={'no-writes'},callback=function(k)return␣redis.call('get',k[1])end}
 ";
@@ -123,6 +121,8 @@ fn prepared() -> Server {
         assert!(!reply.starts_with('-'), "{command}: {reply}");
     }
     server.ask(OBSERVER, "CONFIG SET slowlog-log-slower-than 0 latency-monitor-threshold 1");
+    // A refusal, for the log of these.
+    server.ask(OBSERVER, "AUTH bob wrong");
     // One command that takes long, for the slow log and LATENCY.
     server.freeze();
     server.store.faults.hold_gets(true);
@@ -157,7 +157,7 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
     see("paused", server.waits(OBSERVER).to_string());
     pass(server, "PING", 200_000);
     server.now_ms -= 200_000;
-    for command in ["CONFIG GET *", "DEBUG DIGEST", "PUBSUB CHANNELS", "PUBSUB NUMPAT"] {
+    for command in ["CONFIG GET *", "DEBUG DIGEST", "PUBSUB CHANNELS", "PUBSUB NUMPAT", "ACL LIST"] {
         let reply = server.ask(OBSERVER, command);
         // Channels come in any order.
         let mut words: Vec<&str> = reply.split(' ').collect();
@@ -181,6 +181,7 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
     server.worker.expire(server.now_ms + 1000);
     see("keys expire", (server.info(OBSERVER, "expired_keys") != expired).to_string());
     see("slow calls", (server.ask(OBSERVER, "SLOWLOG LEN") != ":0").to_string());
+    see("refusals", (server.ask(OBSERVER, "ACL LOG") != "*0").to_string());
     see("latency events", (server.ask(OBSERVER, "LATENCY LATEST") != "*0").to_string());
     let reset = server.info(OBSERVER, "total_commands_processed").parse::<u64>().expect("a number") < 30;
     see("statistics were reset", reset.to_string());
@@ -314,6 +315,7 @@ fn a_block_that_runs_again_has_done_everything_once() {
 fn has_random_reply(call: &str) -> bool {
     const RANDOM: &[&str] = &[
         "acl GENPASS",
+        "acl LOG",
         "client",
         "cluster",
         "debug OBJECT",

@@ -23,6 +23,7 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
             1: BITFIELD r1 GET u4 0 => *1 :0
             1: BITFIELD r1 SET u4 0 1 => {NO_KEY}
             1: EXISTS r1 a1 => :1
+            1: PFMERGE b1 => {NO_KEY}
             1: EVAL return␣1 1 b1 => {NO_KEY}
             1: FLUSHALL => -NOPERM User bob has no permissions to run the 'flushall' command
             1: CONFIG GET port => -NOPERM User bob has no permissions to run the 'config|get' command
@@ -86,7 +87,24 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
         1: EVAL return␣redis.pcall('keys','*') 0 => -ERR ACL failure in script: User bob has no permissions to run the \
          'keys' command
         1: EVAL return␣{redis.acl_check_cmd('get','a'),redis.acl_check_cmd('get','b')} 0 => *2 :1 $-1
+        1: EVAL return␣redis.acl_check_cmd('publish') 0 => :1
+        1: EVAL for␣i=1,3000␣do␣redis.pcall('get','b'..i)␣end␣return␣1 0 => :1
         ",
+    );
+    check(
+        "of the keys that the handlers use",
+        &format!(
+            "
+            0: ACL SETUSER bob on nopass ~a* ~streams +@all => +OK
+            1: AUTH bob x => +OK
+            1: GEOADD a 0 0 m => :1
+            1: GEORADIUS a 0 0 1 km STORE a1 STORE secret => {NO_KEY}
+            1: GEORADIUS a 0 0 1 km STORE secret STOREDIST a1 => :1
+            1: GEORADIUSBYMEMBER a m 1 km STORE STORE => {NO_KEY}
+            1: XREADGROUP NOACK GROUP g streams STREAMS secret > => {NO_KEY}
+            1: XREADGROUP GROUP streams streams COUNT 1 STREAMS secret > => {NO_KEY}
+            "
+        ),
     );
     check(
         "of SORT, which reads keys that it does not name",
@@ -204,6 +222,35 @@ fn who_waits_for_a_key_is_looked_at_again_when_it_comes() {
     assert_eq!(server.ask(0, "RPUSH k v"), ":1");
     assert_eq!(server.reply(1), "-NOPERM User bob has no permissions to run the 'blpop' command");
     assert_eq!(server.reply(2), "*2 $1 k $1 v", "it is for the next one who waits");
+}
+
+#[test]
+fn a_block_that_waits_runs_by_the_rules_of_the_moment_when_it_runs() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "a block of a user",
+        "
+        0: ACL SETUSER bob on nopass ~* +@all &* => +OK
+        0: SET cold v => +OK
+        1: AUTH bob x => +OK
+        1: MULTI => +OK
+        1: GET cold => +QUEUED
+        1: SET k 1 => +QUEUED
+        1: SUBSCRIBE secret => +QUEUED
+        ",
+    );
+    server.freeze();
+    server.store.faults.hold_gets(true);
+    server.send(1, "EXEC");
+    server.store.faults.wait_for_held_gets(1);
+    assert_eq!(server.ask(0, "ACL SETUSER bob -set resetchannels"), "+OK");
+    server.store.faults.hold_gets(false);
+    let reply = server.reply(1);
+    assert_eq!(reply.matches("-NOPERM").count(), 2, "{reply}");
+    server.store.base.set_cold(false);
+    assert_eq!(server.ask(0, "GET k"), "$-1");
+    assert_eq!(server.ask(0, "PUBSUB CHANNELS"), "*0");
 }
 
 #[test]

@@ -5,8 +5,10 @@
 
 use crate::mailbox::Mailbox;
 use crate::stream::Accepted;
+use crate::tls::{Tls, handshake};
 use haypile_config::{Bind, Config};
 use haypile_engine::Engine;
+use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -22,6 +24,8 @@ const OUT_OF_FILES_PAUSE: std::time::Duration = std::time::Duration::from_millis
 /// A socket that listens.
 pub enum Listener {
     Tcp(std::net::TcpListener),
+    /// For clients that speak TLS.
+    Tls(std::net::TcpListener),
     Unix(UnixListener),
 }
 
@@ -38,41 +42,49 @@ impl Listeners {
     /// A text for people that names the address or the path.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
         let mut listeners = Listeners { sockets: Vec::new(), unix: None };
-        if config.port > 0 {
-            for bind in &config.bind {
-                listeners.bind_tcp(bind, config)?;
-            }
-            if listeners.sockets.is_empty() {
-                return Err(format!(
-                    "Can't listen on port {}: none of the addresses of 'bind' is available.",
-                    config.port
-                ));
-            }
-        }
+        listeners.bind_port(config, config.port, Listener::Tcp)?;
+        listeners.bind_port(config, config.tls.port, Listener::Tls)?;
         if let Some(path) = &config.unixsocket {
             listeners.bind_unix(path, config)?;
         }
         if listeners.sockets.is_empty() {
-            return Err("There is nothing to listen on: 'port' is 0 and 'unixsocket' is not set.".into());
+            return Err(
+                "There is nothing to listen on: 'port' and 'tls-port' are 0 and 'unixsocket' is not set.".into()
+            );
         }
         Ok(listeners)
     }
 
-    fn bind_tcp(&mut self, bind: &Bind, config: &Config) -> Result<(), String> {
-        for address in addresses(bind, config.port)? {
-            match listen(address, config.tcp_backlog) {
-                Ok(socket) => self.sockets.push(Listener::Tcp(socket)),
-                Err(error) if bind.optional && is_unavailable(&error) => {
-                    tracing::debug!("not listening on {address}: {error}");
+    /// Listens on a port of all addresses of `bind`; nothing where the port is 0.
+    fn bind_port(
+        &mut self,
+        config: &Config,
+        port: u16,
+        kind: fn(std::net::TcpListener) -> Listener,
+    ) -> Result<(), String> {
+        if port == 0 {
+            return Ok(());
+        }
+        let before = self.sockets.len();
+        for bind in &config.bind {
+            for address in addresses(bind, port)? {
+                match listen(address, config.tcp_backlog) {
+                    Ok(socket) => self.sockets.push(kind(socket)),
+                    Err(error) if bind.optional && is_unavailable(&error) => {
+                        tracing::debug!("not listening on {address}: {error}");
+                    }
+                    Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                        return Err(format!(
+                            "Can't listen on {address}: port {port} is in use by another process. Stop that, or choose \
+                             another port with --port."
+                        ));
+                    }
+                    Err(error) => return Err(format!("Can't listen on {address}: {error}")),
                 }
-                Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                    return Err(format!(
-                        "Can't listen on {address}: port {} is in use by another process. Stop that, or choose another port with --port.",
-                        config.port
-                    ));
-                }
-                Err(error) => return Err(format!("Can't listen on {address}: {error}")),
             }
+        }
+        if self.sockets.len() == before {
+            return Err(format!("Can't listen on port {port}: none of the addresses of 'bind' is available."));
         }
         Ok(())
     }
@@ -100,6 +112,7 @@ impl Listeners {
         for socket in &self.sockets {
             match socket {
                 Listener::Tcp(socket) => names.extend(socket.local_addr().map(|address| address.to_string())),
+                Listener::Tls(socket) => names.extend(socket.local_addr().map(|address| format!("{address} (TLS)"))),
                 Listener::Unix(_) => names.extend(self.unix.as_ref().map(|path| path.display().to_string())),
             }
         }
@@ -169,11 +182,30 @@ fn is_unavailable(error: &io::Error) -> bool {
 }
 
 /// Accepts clients from one socket, for ever.
-pub async fn accept(socket: Listener, engine: Arc<Engine>, mailboxes: Arc<Vec<Arc<Mailbox>>>) -> io::Result<()> {
+pub async fn accept(
+    socket: Listener,
+    engine: Arc<Engine>,
+    mailboxes: Arc<Vec<Arc<Mailbox>>>,
+    tls: Arc<Tls>,
+) -> io::Result<()> {
     let socket = Acceptor::new(socket)?;
     loop {
         match socket.accept().await {
-            Ok(client) => admit(client, &engine, &mailboxes),
+            Ok(client) => {
+                let is_encrypted = socket.is_encrypted();
+                let Some(client) = admit(client, is_encrypted, &engine) else { continue };
+                match (client, tls.server()) {
+                    (client, _) if !is_encrypted => hand_on(client, &mailboxes),
+                    (Accepted::Tcp(client), Some(config)) => {
+                        let (engine, mailboxes) = (engine.clone(), mailboxes.clone());
+                        tokio::task::spawn_local(greet(client, config, engine, mailboxes));
+                    }
+                    _ => {
+                        tracing::error!("a client cannot be served over TLS: there is no configuration of it");
+                        engine.on_disconnect();
+                    }
+                }
+            }
             // The client went away before it was let in.
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
             Err(error) => {
@@ -187,6 +219,7 @@ pub async fn accept(socket: Listener, engine: Arc<Engine>, mailboxes: Arc<Vec<Ar
 /// A listening socket registered with the accepting thread's runtime.
 enum Acceptor {
     Tcp(tokio::net::TcpListener),
+    Tls(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),
 }
 
@@ -194,41 +227,69 @@ impl Acceptor {
     fn new(socket: Listener) -> io::Result<Acceptor> {
         Ok(match socket {
             Listener::Tcp(socket) => Acceptor::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            Listener::Tls(socket) => Acceptor::Tls(tokio::net::TcpListener::from_std(socket)?),
             Listener::Unix(socket) => Acceptor::Unix(tokio::net::UnixListener::from_std(socket)?),
         })
+    }
+
+    /// Tells whether its clients speak TLS.
+    fn is_encrypted(&self) -> bool {
+        matches!(self, Acceptor::Tls(_))
     }
 
     /// Returns the next client, free of this runtime again.
     async fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Acceptor::Tcp(socket) => socket.accept().await?.0.into_std().map(Accepted::Tcp),
+            Acceptor::Tcp(socket) | Acceptor::Tls(socket) => socket.accept().await?.0.into_std().map(Accepted::Tcp),
             Acceptor::Unix(socket) => socket.accept().await?.0.into_std().map(Accepted::Unix),
         }
     }
 }
 
-/// Hands a client to an event loop, unless there are too many or it may not come in.
-fn admit(client: Accepted, engine: &Engine, mailboxes: &[Arc<Mailbox>]) {
+/// Lets a client in, unless there are too many or it may not come in. One that waits for a handshake is not told why.
+fn admit(client: Accepted, is_encrypted: bool, engine: &Engine) -> Option<Accepted> {
+    let refuse = |client: Accepted, why| {
+        engine.counters(0).rejected_connections.add_shared(1);
+        if !is_encrypted {
+            client.refuse(why);
+        }
+        None
+    };
     let config = engine.settings.config();
     if let Err(error) = client.configure(config.tcp_keepalive_s) {
         tracing::debug!("a client was lost before it was served: {error}");
-        return;
+        return None;
     }
-    let (at, mailbox) = mailboxes
-        .iter()
-        .enumerate()
-        .min_by_key(|(_, mailbox)| mailbox.clients.load(Ordering::Relaxed))
-        .expect("there is an event loop");
     if !engine.admit() {
-        engine.counters(at).rejected_connections.add_shared(1);
-        return client.refuse("-ERR max number of clients reached\r\n");
+        return refuse(client, "-ERR max number of clients reached\r\n");
     }
     if config.protected_mode && engine.is_open() && !client.is_local() {
         engine.on_disconnect();
-        engine.counters(at).rejected_connections.add_shared(1);
-        return client.refuse(PROTECTED);
+        return refuse(client, PROTECTED);
     }
-    mailbox.accept(client);
+    Some(client)
+}
+
+/// Does a client's handshake and hands it to an event loop.
+async fn greet(
+    client: std::net::TcpStream,
+    config: Arc<ServerConfig>,
+    engine: Arc<Engine>,
+    mailboxes: Arc<Vec<Arc<Mailbox>>>,
+) {
+    match handshake::greet(client, config).await {
+        Ok(greeted) => hand_on(Accepted::Tls(Box::new(greeted)), &mailboxes),
+        Err(error) => {
+            tracing::debug!("a client's handshake failed: {error}");
+            engine.on_disconnect();
+        }
+    }
+}
+
+/// Hands a client to the event loop that has the fewest.
+fn hand_on(client: Accepted, mailboxes: &[Arc<Mailbox>]) {
+    let fewest = mailboxes.iter().min_by_key(|mailbox| mailbox.clients.load(Ordering::Relaxed));
+    fewest.expect("there is an event loop").accept(client);
 }
 
 /// The reply of Redis to a client from another host while the server is not secured.

@@ -20,7 +20,9 @@ mod metrics;
 
 mod event_loop;
 mod output;
+mod socket;
 mod stream;
+mod tls;
 
 mod check;
 mod export;

@@ -6,14 +6,18 @@
 //! request out.
 
 use crate::listen;
+use crate::stream::Accepted;
+use crate::tls::{self, Tls, handshake};
 use haypile_config::Config;
 use haypile_engine::Engine;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::ReadBuf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
@@ -35,18 +39,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// A text for people that names the address.
-pub fn start(config: &Config, engine: &Arc<Engine>) -> Result<(), String> {
+pub fn start(config: &Config, engine: &Arc<Engine>, tls: &Arc<Tls>) -> Result<(), String> {
     if config.metrics_port == 0 {
         return Ok(());
     }
     let sockets = listen::bind_port(config, config.metrics_port)?;
     for address in sockets.iter().filter_map(|socket| socket.local_addr().ok()) {
-        tracing::info!("metrics at http://{address}/metrics");
+        let scheme = if config.metrics_tls { "https" } else { "http" };
+        tracing::info!("metrics at {scheme}://{address}/metrics");
     }
     let engine = engine.clone();
+    let tls = config.metrics_tls.then(|| tls.clone());
     let serve = move || {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-        let served = runtime.and_then(|runtime| runtime.block_on(serve_all(sockets, engine)));
+        let served = runtime.and_then(|runtime| runtime.block_on(serve_all(sockets, engine, tls)));
         if let Err(error) = served {
             tracing::error!("metrics cannot be served: {error}");
         }
@@ -92,12 +98,12 @@ impl Connections {
     }
 }
 
-async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> io::Result<()> {
+async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>, tls: Option<Arc<Tls>>) -> io::Result<()> {
     let connections = Rc::new(Connections::default());
     let mut tasks = Vec::new();
     for socket in sockets {
         let socket = TcpListener::from_std(socket)?;
-        tasks.push(tokio::task::spawn_local(accept(socket, engine.clone(), connections.clone())));
+        tasks.push(tokio::task::spawn_local(accept(socket, engine.clone(), tls.clone(), connections.clone())));
     }
     for task in tasks {
         // The tasks end with the process.
@@ -106,7 +112,7 @@ async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> 
     Ok(())
 }
 
-async fn accept(socket: TcpListener, engine: Arc<Engine>, connections: Rc<Connections>) {
+async fn accept(socket: TcpListener, engine: Arc<Engine>, tls: Option<Arc<Tls>>, connections: Rc<Connections>) {
     loop {
         let Ok((client, _)) = socket.accept().await else {
             // One of these connections may have the file descriptor.
@@ -114,12 +120,12 @@ async fn accept(socket: TcpListener, engine: Arc<Engine>, connections: Rc<Connec
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let (engine, connections) = (engine.clone(), connections.clone());
+        let (engine, connections, tls) = (engine.clone(), connections.clone(), tls.clone());
         let open = connections.add();
         tokio::task::spawn_local(async move {
             // A client that is too slow or breaks off gets nothing more.
             tokio::select! {
-                _ = tokio::time::timeout(TIME_MAX, answer(client, &engine, &open.asked)) => {}
+                _ = tokio::time::timeout(TIME_MAX, answer(client, tls.as_deref(), &engine, &open.asked)) => {}
                 () = open.close.notified() => {}
             }
             connections.remove(&open);
@@ -127,17 +133,25 @@ async fn accept(socket: TcpListener, engine: Arc<Engine>, connections: Rc<Connec
     }
 }
 
-async fn answer(client: TcpStream, engine: &Engine, asked: &Cell<bool>) -> io::Result<()> {
+async fn answer(client: TcpStream, tls: Option<&Tls>, engine: &Engine, asked: &Cell<bool>) -> io::Result<()> {
+    let client = client.into_std()?;
+    let client = match tls {
+        Some(tls) => {
+            let config = tls.server().ok_or_else(tls::not_configured)?;
+            Accepted::Tls(Box::new(handshake::greet(client, config).await?))
+        }
+        None => Accepted::Tcp(client),
+    };
+    let (mut reader, writer) = client.into_halves()?;
     let mut request = Vec::new();
     let reply = loop {
-        client.readable().await?;
         let mut piece = [0; 1024];
-        match client.try_read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(count) => request.extend_from_slice(&piece[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
+        let mut read = ReadBuf::new(&mut piece);
+        poll_fn(|cx| reader.poll_read(cx, &mut read)).await?;
+        if read.filled().is_empty() {
+            return Ok(());
         }
+        request.extend_from_slice(read.filled());
         if request.windows(4).any(|end| end == b"\r\n\r\n") {
             break reply(&request, engine);
         }
@@ -147,14 +161,16 @@ async fn answer(client: TcpStream, engine: &Engine, asked: &Cell<bool>) -> io::R
     };
     asked.set(true);
     let mut rest = &reply[..];
-    while !rest.is_empty() {
-        client.writable().await?;
-        match client.try_write(rest) {
+    loop {
+        let written = if rest.is_empty() { writer.flush().map(|()| 0) } else { writer.try_write(rest) };
+        match written {
+            Ok(_) if rest.is_empty() => break,
             Ok(count) => rest = &rest[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writer.writable().await?,
             Err(error) => return Err(error),
         }
     }
+    writer.say_goodbye();
     Ok(())
 }
 

@@ -4,12 +4,19 @@
 //! Blocks, so no event loop may use it. Never reconnects and never sends a command again: the user decides about the
 //! commands under way when a connection breaks.
 
+use crate::socket::Socket;
+use crate::tls::threads::Encrypted;
+use crate::tls::{self, Tls, Trusted};
 use haypile_commands::keys::dump::LongDump;
+use haypile_config::KeyFiles;
+use haypile_config::cli::Server;
 use haypile_engine::{Target, Targets};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{Reply, write};
-use std::io::{self, Error, ErrorKind, Read, Write};
+use rustls::ClientConfig;
+use std::io::{self, Error, ErrorKind, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The bytes of commands that are gathered before they are sent.
@@ -20,7 +27,7 @@ const RECEIVE_BYTES: usize = 64 << 10;
 
 /// A connection to another server, as a client.
 pub struct Remote {
-    stream: TcpStream,
+    socket: Socket,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
     /// Bytes of `incoming` that were decoded.
@@ -30,13 +37,18 @@ pub struct Remote {
     timeout: Duration,
 }
 
-/// The servers that MIGRATE sends keys to.
-pub struct Remotes;
+/// The servers that MIGRATE sends keys to, over TLS if `tls-cluster` says so.
+pub struct Remotes {
+    pub tls: Arc<Tls>,
+    pub settings: Arc<haypile_config::Settings>,
+}
 
 impl Targets for Remotes {
     fn connect(&self, host: &[u8], port: u16, timeout: Duration) -> io::Result<Box<dyn Target>> {
         let host = std::str::from_utf8(host).map_err(|error| Error::new(ErrorKind::InvalidInput, error))?;
-        Ok(Box::new(Remote::connect(host, port, timeout)?))
+        let is_encrypted = self.settings.config().tls.cluster;
+        let tls = if is_encrypted { Some(self.tls.client().ok_or_else(tls::not_configured)?) } else { None };
+        Ok(Box::new(Remote::connect(host, port, timeout, tls)?))
     }
 }
 
@@ -59,11 +71,26 @@ impl Target for Remote {
 }
 
 impl Remote {
-    /// Connects; the connection attempt, each reply, and each write from then on, may take `timeout`.
+    /// Connects to the server of a command line.
     ///
     /// # Errors
-    /// The name is not known, or no address answers: the error of the last one.
-    pub fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Remote> {
+    /// The outer one, a text for people: its certificates or keys cannot be used. The inner one: as `connect`.
+    pub fn connect_to(place: &Server, timeout: Duration) -> Result<io::Result<Remote>, String> {
+        let tls = place.tls.as_ref().map(|given| {
+            let keys = KeyFiles { cert: given.cert.clone(), key: given.key.clone(), key_pass: Vec::new() };
+            let roots = || tls::roots_of(given.ca_cert_file.as_deref(), given.ca_cert_dir.as_deref());
+            let roots = if given.insecure { None } else { Some(roots()?) };
+            tls::client_config(&keys, Trusted { roots, ciphers: "", ciphersuites: "" }, "").map(Arc::new)
+        });
+        Ok(Remote::connect(&place.host, place.port, timeout, tls.transpose()?))
+    }
+
+    /// Connects, over TLS if `tls` says how; the connection attempt, each reply, and each write from then on, may take
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// The name is not known, or no address answers: the error of the last one. TLS: one of the two is not trusted.
+    pub fn connect(host: &str, port: u16, timeout: Duration, tls: Option<Arc<ClientConfig>>) -> io::Result<Remote> {
         let mut last = Error::new(ErrorKind::NotFound, "the name has no address");
         // Sockets take no timeout of zero, nor one beyond their clock.
         let timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(u32::MAX.into()));
@@ -79,7 +106,11 @@ impl Remote {
                     stream.set_read_timeout(Some(timeout))?;
                     stream.set_write_timeout(Some(timeout))?;
                     let (outgoing, incoming) = (Vec::new(), Vec::new());
-                    return Ok(Remote { stream, outgoing, incoming, taken: 0, decoder: Decoder::new(), timeout });
+                    let socket = match tls {
+                        Some(tls) => Encrypted::connect(stream, host, tls).map_err(plain)?.into(),
+                        None => stream.into(),
+                    };
+                    return Ok(Remote { socket, outgoing, incoming, taken: 0, decoder: Decoder::new(), timeout });
                 }
                 Err(error) => last = error,
             }
@@ -88,14 +119,14 @@ impl Remote {
     }
 
     /// Returns another handle of the connection, by which another thread can end it.
-    pub fn handle(&self) -> io::Result<TcpStream> {
-        self.stream.try_clone()
+    pub fn handle(&self) -> Socket {
+        self.socket.clone()
     }
 
     /// Returns the connection, and bytes that have come and were not decoded. What is gathered was sent before.
-    pub fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
+    pub fn into_parts(mut self) -> (Socket, Vec<u8>) {
         self.incoming.drain(..self.taken);
-        (self.stream, self.incoming)
+        (self.socket, self.incoming)
     }
 
     /// Sends a command, now or together with those that follow.
@@ -108,7 +139,7 @@ impl Remote {
                 // A long word is not copied.
                 write!(self.outgoing, "${}\r\n", word.len())?;
                 self.flush()?;
-                self.stream.write_all(word).map_err(plain)?;
+                self.socket.write_all(word).map_err(plain)?;
                 self.outgoing.extend_from_slice(b"\r\n");
             }
             if self.outgoing.len() >= SEND_BYTES {
@@ -133,7 +164,7 @@ impl Remote {
 
     /// Sends the gathered commands.
     pub fn flush(&mut self) -> io::Result<()> {
-        let sent = self.stream.write_all(&self.outgoing);
+        let sent = self.socket.write_all(&self.outgoing);
         self.outgoing.clear();
         sent.map_err(plain)
     }
@@ -157,7 +188,7 @@ impl Remote {
             let since: &mut Instant = since.get_or_insert_with(Instant::now);
             let left = self.timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero());
             let left = left.ok_or_else(|| plain(ErrorKind::WouldBlock.into()))?;
-            self.stream.set_read_timeout(Some(left))?;
+            self.socket.set_read_timeout(Some(left))?;
             self.fill()?;
         }
     }
@@ -175,7 +206,7 @@ impl Remote {
         let have = self.incoming.len();
         self.incoming.resize(have + RECEIVE_BYTES, 0);
         let read = loop {
-            match self.stream.read(&mut self.incoming[have..]) {
+            match self.socket.read(&mut self.incoming[have..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 read => break read.map_err(plain),
             }
@@ -199,6 +230,7 @@ fn plain(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 
@@ -226,7 +258,7 @@ mod tests {
         let reply = format!("+PONG\r\n${}\r\n{long}\r\n", long.len()).into_bytes();
         for piece in [1 << 20, 4096, 7] {
             let (port, served) = server(sent, reply.clone(), piece);
-            let mut remote = Remote::connect("127.0.0.1", port, PATIENCE).unwrap();
+            let mut remote = Remote::connect("127.0.0.1", port, PATIENCE, None).unwrap();
             remote.send(&[b"PING"]).unwrap();
             remote.send(&[b"GET", b"k"]).unwrap();
             assert_eq!(remote.receive().unwrap(), Reply::Status("PONG".into()));
@@ -239,7 +271,7 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_an_error() {
         let (port, served) = server(b"*1\r\n$4\r\nPING\r\n", b"HTTP/1.1 400\r\n".to_vec(), 99);
-        let mut remote = Remote::connect("localhost", port, PATIENCE).unwrap();
+        let mut remote = Remote::connect("localhost", port, PATIENCE, None).unwrap();
         assert_eq!(remote.call(&[b"PING"]).unwrap_err().kind(), ErrorKind::InvalidData);
         served.join().unwrap();
     }
@@ -248,9 +280,9 @@ mod tests {
     fn who_does_not_answer_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut remote = Remote::connect("127.0.0.1", port, Duration::from_millis(20)).unwrap();
+        let mut remote = Remote::connect("127.0.0.1", port, Duration::from_millis(20), None).unwrap();
         assert_eq!(remote.call(&[b"PING"]).unwrap_err().kind(), ErrorKind::TimedOut);
         drop(listener);
-        assert!(Remote::connect("127.0.0.1", port, PATIENCE).is_err());
+        assert!(Remote::connect("127.0.0.1", port, PATIENCE, None).is_err());
     }
 }

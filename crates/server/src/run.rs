@@ -14,6 +14,7 @@ use crate::process::{self, PidFile};
 use crate::remote::Remotes;
 use crate::replication::{Replication, ToMasters};
 use crate::storage::{self, Budget};
+use crate::tls::Tls;
 use crate::{allocator, banner, event_loop};
 use haypile_commands::Table;
 use haypile_config::read::CommandLine;
@@ -92,6 +93,7 @@ fn start(
         tracing::warn!("'{}' has no effect here: {} ({})", note.name, note.doc, note.origin);
     }
 
+    let tls = Tls::start(&settings)?;
     let users = haypile_engine::users_of(&config, table.catalog())?;
     let listeners = Listeners::bind(&config)?;
     let data_dir = DataDir::take(&config)?;
@@ -115,8 +117,8 @@ fn start(
     });
     engine.set_users(users);
     let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
-    metrics::start(&config, &engine)?;
-    let replication = Replication::new(&engine);
+    metrics::start(&config, &engine, &tls)?;
+    let replication = Replication::new(&engine, &tls);
     let loops = start_loops(&engine, &mailboxes, &replication)?;
 
     let runtime = Builder::new_current_thread()
@@ -181,9 +183,9 @@ async fn attend(
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let names = listeners.names();
     for socket in std::mem::take(&mut listeners.sockets) {
-        let (engine, mailboxes) = (engine.clone(), mailboxes.clone());
+        let (engine, mailboxes, tls) = (engine.clone(), mailboxes.clone(), replication.tls.clone());
         tokio::task::spawn_local(async move {
-            if let Err(error) = listen::accept(socket, engine, mailboxes).await {
+            if let Err(error) = listen::accept(socket, engine, mailboxes, tls).await {
                 tracing::error!("no more clients can be accepted: {error}");
             }
         });
@@ -257,7 +259,7 @@ fn serve(
     let (mailboxes, of_replication) = (mailboxes.clone(), Arc::downgrade(replication));
     let reopen = Reopen { engine: Arc::downgrade(engine), mailboxes, replication: of_replication.clone() };
     engine.reopen_with(Box::new(reopen));
-    engine.reach_targets(Box::new(Remotes));
+    engine.reach_targets(Box::new(Remotes { tls: replication.tls.clone(), settings: engine.settings.clone() }));
     engine.replicate_by(Box::new(ToMasters(of_replication)));
     engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
     if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {

@@ -1,6 +1,10 @@
 //! A client's socket, TCP or unix: one half that reads, one half that writes, so that the tick can write replies that
 //! the connection's own task did not.
 
+use crate::socket::Socket;
+use crate::tls::halves;
+use crate::tls::handshake::{self, Greeted};
+use crate::tls::threads::Encrypted;
 use haypile_engine::Peer;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,16 +18,20 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 pub enum Accepted {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+    /// A client whose handshake is done.
+    Tls(Box<Greeted>),
 }
 
 pub enum Reader {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
+    Tls(halves::Reader),
 }
 
 pub enum Writer {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
+    Tls(halves::Writer),
 }
 
 fn is_loopback(socket: &std::net::TcpStream) -> bool {
@@ -44,7 +52,7 @@ impl Accepted {
     /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 turns the latter off.
     pub fn configure(&self, keepalive_s: u32) -> io::Result<()> {
         match self {
-            Accepted::Unix(_) => Ok(()),
+            Accepted::Unix(_) | Accepted::Tls(_) => Ok(()),
             Accepted::Tcp(socket) => {
                 socket.set_nodelay(true)?;
                 if keepalive_s > 0 {
@@ -67,6 +75,7 @@ impl Accepted {
         match self {
             Accepted::Unix(_) => true,
             Accepted::Tcp(socket) => is_loopback(socket),
+            Accepted::Tls(greeted) => is_loopback(&greeted.socket),
         }
     }
 
@@ -74,6 +83,7 @@ impl Accepted {
     pub fn peer(&self) -> Peer {
         match self {
             Accepted::Tcp(socket) => peer_of(socket),
+            Accepted::Tls(greeted) => peer_of(&greeted.socket),
             Accepted::Unix(socket) => {
                 let path = socket.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
                 let address = format!("{}:0", path.unwrap_or_default().display());
@@ -83,12 +93,22 @@ impl Accepted {
         }
     }
 
+    /// Returns the common name of the certificate that the client has shown.
+    pub fn common_name(&self) -> Option<Vec<u8>> {
+        match self {
+            Accepted::Tls(greeted) => handshake::common_name(&greeted.session),
+            Accepted::Tcp(_) | Accepted::Unix(_) => None,
+        }
+    }
+
     /// Sends a last text to a client that is not let in; a failure does not matter.
     pub fn refuse(self, text: &str) {
         use std::io::Write;
         let _ = match self {
             Accepted::Tcp(mut socket) => socket.write(text.as_bytes()),
             Accepted::Unix(mut socket) => socket.write(text.as_bytes()),
+            // A client that waits for a handshake takes it for the beginning of one.
+            Accepted::Tls(_) => Ok(0),
         };
     }
 
@@ -103,17 +123,25 @@ impl Accepted {
                 let (reader, writer) = UnixStream::from_std(socket)?.into_split();
                 (Reader::Unix(reader), Writer::Unix(writer))
             }
+            Accepted::Tls(greeted) => {
+                let (reader, writer) = halves::split(greeted.socket, greeted.session)?;
+                (Reader::Tls(reader), Writer::Tls(writer))
+            }
         })
     }
 }
 
-/// Puts the halves of a connection together again, for a thread that may wait. None of a unix socket.
-pub fn reunite(reader: Reader, writer: Writer) -> Option<io::Result<std::net::TcpStream>> {
+/// Puts the halves of a connection together again, for threads that may wait. None of a unix socket.
+pub fn reunite(reader: Reader, writer: Writer) -> Option<io::Result<Socket>> {
     match (reader, writer) {
         (Reader::Tcp(reader), Writer::Tcp(writer)) => {
             let whole = reader.reunite(writer).map_err(|_| io::Error::other("the halves are of two connections"));
-            Some(whole.and_then(TcpStream::into_std))
+            Some(whole.and_then(TcpStream::into_std).map(Socket::from))
         }
+        (Reader::Tls(reader), Writer::Tls(writer)) => Some(
+            halves::reunite(reader, writer)
+                .map(|(tcp, session, read)| Encrypted::new(tcp, session.into(), read).into()),
+        ),
         _ => None,
     }
 }
@@ -125,6 +153,7 @@ impl Reader {
         match self {
             Reader::Tcp(half) => Pin::new(half).poll_read(cx, buf),
             Reader::Unix(half) => Pin::new(half).poll_read(cx, buf),
+            Reader::Tls(half) => half.poll_read(cx, buf),
         }
     }
 }
@@ -135,6 +164,40 @@ impl Writer {
         match self {
             Writer::Tcp(half) => half.try_write(bytes),
             Writer::Unix(half) => half.try_write(bytes),
+            Writer::Tls(half) => half.try_write(bytes),
+        }
+    }
+
+    /// Writes what `try_write` has taken and the socket has not; an error of the kind `WouldBlock` if that is not all.
+    #[inline]
+    pub fn flush(&self) -> io::Result<()> {
+        match self {
+            Writer::Tcp(_) | Writer::Unix(_) => Ok(()),
+            Writer::Tls(half) => half.flush(),
+        }
+    }
+
+    /// Tells whether the socket has all bytes that `try_write` has taken.
+    pub fn is_flushed(&self) -> bool {
+        match self {
+            Writer::Tcp(_) | Writer::Unix(_) => true,
+            Writer::Tls(half) => half.is_flushed(),
+        }
+    }
+
+    /// Tells whether the connection has to end because its keys have encrypted as much as they may.
+    #[inline]
+    pub fn is_worn_out(&self) -> bool {
+        match self {
+            Writer::Tcp(_) | Writer::Unix(_) => false,
+            Writer::Tls(half) => half.is_worn_out(),
+        }
+    }
+
+    /// Tells a client over TLS that nothing more comes. The end of any other connection tells it by itself.
+    pub fn say_goodbye(&self) {
+        if let Writer::Tls(half) = self {
+            half.say_goodbye();
         }
     }
 
@@ -144,6 +207,10 @@ impl Writer {
         let _ = match self {
             Writer::Tcp(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),
             Writer::Unix(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),
+            Writer::Tls(half) => {
+                half.say_goodbye();
+                socket2::SockRef::from(half.half().as_ref()).shutdown(std::net::Shutdown::Both)
+            }
         };
     }
 
@@ -151,6 +218,7 @@ impl Writer {
         match self {
             Writer::Tcp(half) => half.writable().await,
             Writer::Unix(half) => half.writable().await,
+            Writer::Tls(half) => half.half().writable().await,
         }
     }
 }

@@ -169,7 +169,7 @@ fn a_wrong_configuration_ends_the_start_with_its_reason() {
         (&["--include", &picture], "picture.conf, at line 1"),
         (&["--io-pool", "0"], "'io-pool' takes an integer from 1"),
         (&["--maxmemory", "lots"], "argument must be a memory value"),
-        (&["--tls-port", "6380"], "'tls-port' is not supported yet"),
+        (&["--cluster-enabled", "yes"], "'cluster-enabled' is not supported yet"),
         (&["--rename-command", "GET", "SET"], "rename-command"),
         (
             &["--user", "bob", "on", "+nosuch"],

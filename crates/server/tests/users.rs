@@ -3,6 +3,7 @@
 
 mod process;
 
+use process::following::{field, replica_of};
 use process::{Server, TempDir, free_port};
 use std::fs;
 use std::net::TcpStream;
@@ -86,6 +87,21 @@ fn a_file_of_users_is_read_at_the_start_and_by_acl_load() {
 }
 
 #[test]
+fn a_replica_ends_with_its_user() {
+    let dirs = [TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &["--user", "repl", "on", ">pw", "+@all", "~*"]);
+    let replica = replica_of(&master, dirs[1].path(), &["--masteruser", "repl", "--masterauth", "pw"]);
+    let mut admin = master.client();
+    assert!(admin.ask("CLIENT LIST TYPE replica").contains(" user=repl "));
+    assert_eq!(admin.ask("ACL DELUSER repl"), ":1\r\n");
+    process::wait_until("the replica has gone", || field(&mut admin, "connected_slaves") == "0");
+    let mut client = replica.client();
+    process::wait_until("it is not let in again", || field(&mut client, "master_link_status") == "down");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
 fn lines_of_the_configuration_make_users() {
     let dir = TempDir::new();
     let users =
@@ -96,7 +112,7 @@ fn lines_of_the_configuration_make_users() {
     let mut client = server.client();
     assert_eq!(client.ask("AUTH bob s3cret"), "+OK\r\n");
     process::wait_until("it serves", || client.ask("GET a") == "$-1\r\n");
-    assert_eq!(client.ask("GET b"), "-NOPERM User bob has no permissions to run the 'get' command\r\n");
+    assert_eq!(client.ask("GET b"), "-NOPERM No permissions to access a key\r\n");
     assert!(client.ask("AUTH joe x").starts_with("-WRONGPASS"));
     assert!(server.client().ask("PING").starts_with("-NOAUTH"), "the password is the default user's");
     assert_eq!(client.ask("AUTH pw"), "+OK\r\n");

@@ -7,11 +7,11 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::geo::found::{Found, Hit, Hits, Order};
 use crate::geo::{position, put_position, unit_m};
-use crate::table::{Access, Arity, Begin, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Use};
+use crate::table::{Access, Arity, Begin, Body, Command, Deprecated, Flag, Group, Hidden, KeySpec, Keys, Mode, Use};
 use crate::zset::range;
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Records, Reply, write};
-use haypile_store::{Key, Txn};
+use haypile_store::Txn;
 use haypile_types::element::REPLY_INLINE_BYTES_MAX;
 use haypile_types::geo::{self, Area, Position, Search, Shape};
 use haypile_types::key;
@@ -58,7 +58,7 @@ pub(crate) const GEORADIUS: Command = Command {
     name: "georadius",
     since: "3.2.0",
     arity: Arity::at_least(6),
-    keys: Keys::Many(&[KeySpec::at(1), stored("STORE", 6), stored("STOREDIST", 6)]),
+    keys: Keys::Many(&[KeySpec::at(1), stored(&STORE[0], "STORE", 6), stored(&STORE[1], "STOREDIST", 6)]),
     summary: "Returns the members of a geospatial index that lie within a circle, or stores them.",
     syntax: "key longitude:double latitude:double radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] \
         [WITHHASH] [count=(COUNT count [ANY@6.2.0])] [order=(ASC | DESC)] [STORE key] [STOREDIST key]",
@@ -91,7 +91,11 @@ pub(crate) const GEORADIUSBYMEMBER: Command = Command {
     name: "georadiusbymember",
     since: "3.2.0",
     arity: Arity::at_least(5),
-    keys: Keys::Many(&[KeySpec::at(1), stored("STORE", 5), stored("STOREDIST", 5)]),
+    keys: Keys::Many(&[
+        KeySpec::at(1),
+        stored(&STORE_BY_MEMBER[0], "STORE", 5),
+        stored(&STORE_BY_MEMBER[1], "STOREDIST", 5),
+    ]),
     summary: "Returns the members of a geospatial index that lie around one of them, or stores them.",
     syntax: "key member radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] [WITHHASH] \
         [count=(COUNT count [ANY])] [order=(ASC | DESC)] [STORE key] [STOREDIST key]",
@@ -142,13 +146,17 @@ const OF_RADIUS: Command = Command {
 const ANY: (&str, &str) = ("6.2.0", "Added the `ANY` option for `COUNT`.");
 const UPPERCASE: (&str, &str) = ("7.0.0", "Added support for uppercase unit names.");
 
-/// The key behind a word.
-const fn stored(word: &'static str, from: i16) -> KeySpec {
+/// The key behind an option that stores, which is shown as the argument behind its word.
+const fn stored(shown: &'static Begin, word: &'static str, from: u16) -> KeySpec {
     let mut spec = KeySpec::at(0).with(Mode::Ow, &[Use::Update]);
-    spec.begin = Begin::Keyword { word, from };
-    spec.find = Find::Range { last: 0, step: 1, limit: 0 };
+    spec.begin = Begin::Nearly(shown, Hidden::StoreOfGeo { word, from });
     spec
 }
+
+/// The rules that are shown for the keys that GEORADIUS and its relative store to.
+const STORE: [Begin; 2] = [Begin::Keyword { word: "STORE", from: 6 }, Begin::Keyword { word: "STOREDIST", from: 6 }];
+const STORE_BY_MEMBER: [Begin; 2] =
+    [Begin::Keyword { word: "STORE", from: 5 }, Begin::Keyword { word: "STOREDIST", from: 5 }];
 
 /// The form of a command's arguments, which follows from its name.
 struct Form {
@@ -465,7 +473,7 @@ impl Pieces for LongReply {
 
 /// Makes a sorted set of the results, with the positions or the distances as scores.
 fn store(txn: &mut Txn, args: Args, to: usize, mut found: Found, asked: &Asked, form: &Form) -> Result<Reply> {
-    let (to, unit_m) = (destination(txn, args, to, form)?, asked.area.map_or(1.0, |area| area.unit_m));
+    let (to, unit_m) = (args.key(txn, to), asked.area.map_or(1.0, |area| area.unit_m));
     let before = key::lookup_overwrite(txn, &to)?;
     let mut maker = Maker::new();
     while let Some(hit) = found.next().map_err(crate::keys::sort_large::failed)? {
@@ -474,16 +482,4 @@ fn store(txn: &mut Txn, args: Args, to: usize, mut found: Found, asked: &Asked, 
     }
     let event = if form.center == Center::Options { "geosearchstore" } else { "georadiusstore" };
     range::store(txn, &to, before, maker, event)
-}
-
-/// The key to store to. Of several options the last one counts, while the first of each kind is what the locks know of.
-fn destination<'a>(txn: &mut Txn, args: Args<'a>, to: usize, form: &Form) -> Result<Key<'a>> {
-    if form.stores == Stores::Asked {
-        let first = |word| (form.first..args.len()).find(|&i| args.is(i, word)).map(|i| i + 1);
-        if ![first("store"), first("storedist")].contains(&Some(to)) {
-            let hash = args.key(txn, to).hash;
-            txn.claim(std::iter::once(hash), true)?;
-        }
-    }
-    Ok(args.key(txn, to))
 }

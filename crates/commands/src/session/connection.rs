@@ -96,9 +96,9 @@ fn auth(host: &mut dyn Host, args: Args) -> Result<Answer> {
 /// The answer to a login that fails.
 fn refused_login(host: &dyn Host, args: Args, user: &[u8]) -> Answer {
     let context = if host.is_in_block() { Context::Multi } else { Context::Toplevel };
-    let denial = Denial { reason: Reason::Auth, context, object: args.get(0).to_vec(), user: user.to_vec() };
+    let denial = Denial::new(Reason::Auth, context, args.get(0), user);
     let reply = Reply::error("WRONGPASS invalid username-password pair or user is disabled.");
-    Answer::with(reply, Act::NoteDenial(denial))
+    Answer::with(reply, Act::NoteDenial(denial, 1))
 }
 
 const HELLO: Command = Command {

@@ -9,7 +9,9 @@ use crate::stream::group::see;
 use crate::stream::id;
 use crate::stream::range::write_entry;
 use crate::stream::read::Reading;
-use crate::table::{Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, KeySpec, Keys, Mode, Tried, Use};
+use crate::table::{
+    Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
+};
 use haypile_resp::{Bytes, Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -26,7 +28,7 @@ const XREADGROUP: Command = Command {
     group: CommandGroup::Stream,
     arity: Arity::at_least(7),
     keys: Keys::One(KeySpec {
-        begin: Begin::Keyword { word: "STREAMS", from: 4 },
+        begin: Begin::Nearly(&Begin::Keyword { word: "STREAMS", from: 4 }, Hidden::StreamsOfGroup),
         find: Find::Range { last: -1, step: 1, limit: 2 },
         ..KeySpec::at(1).with(Mode::Ro, &[Use::Access])
     }),

@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::{Server, UsageError};
+use super::UsageError;
+use super::server::{Options, Server, TLS_HELP};
 
 /// The arguments of an export: its source and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,14 +24,11 @@ pub enum From {
     Server(Server),
 }
 
-const HOST: &str = "127.0.0.1";
-const PORT: u16 = 6379;
-
 pub(super) const HELP: &str = "\
 Exports all data to an RDB file that redis-server loads: of a data directory on which no server runs, of a backup, or of a server.
 
 Usage: haypile export FILE [--force] --dir DIR
-       haypile export FILE [--force] --host HOST [--port PORT] [--user USER] [--password PASSWORD]
+       haypile export FILE [--force] --host HOST [--port PORT] [--user USER] [--password PASSWORD] [--tls ...]
 
 FILE is made: it has its name when it is whole. One that exists is only replaced with --force; - is standard output.
 
@@ -50,39 +48,30 @@ Exit status: 0 all of it was exported, 1 not all of it, 2 the command line makes
 impl Export {
     /// Parses the arguments after `haypile export`.
     pub(super) fn parse(arguments: &[OsString]) -> Result<Export, UsageError> {
-        let usage = |why: String| UsageError(format!("{why}\n\n{HELP}"));
+        let usage = |why: String| UsageError(format!("{why}\n\n{HELP}\n{TLS_HELP}"));
         let is_option = |argument: &OsStr| argument.as_encoded_bytes().starts_with(b"--");
         let Some((file, rest)) = arguments.split_first().filter(|(file, _)| !is_option(file)) else {
             return Err(usage("haypile export takes a file first.".into()));
         };
         let file = (file != "-").then(|| PathBuf::from(file));
         let (mut force, mut dir) = (false, None);
-        let mut server = [const { None::<String> }; 4];
+        let mut server = Options::default();
         let mut rest = rest.iter();
         while let Some(argument) = rest.next() {
-            let name = argument.to_str().unwrap_or_default();
-            let mut value = || rest.next().ok_or_else(|| usage(format!("{name} needs a value.")));
-            match ["--host", "--port", "--user", "--password"].iter().position(|known| *known == name) {
-                Some(at) => server[at] = Some(value()?.to_string_lossy().into_owned()),
-                None if name == "--dir" => dir = Some(PathBuf::from(value()?)),
-                None if name == "--force" => force = true,
-                None => return Err(usage(format!("haypile export knows no {}.", argument.to_string_lossy()))),
+            match argument.to_str().unwrap_or_default() {
+                "--dir" => dir = Some(PathBuf::from(rest.next().ok_or_else(|| usage("--dir needs a value.".into()))?)),
+                "--force" => force = true,
+                name if server.take(name, &mut rest).map_err(usage)? => {}
+                _ => return Err(usage(format!("haypile export knows no {}.", argument.to_string_lossy()))),
             }
         }
-        let [host, port, user, password] = server;
-        let from = match (dir, host.is_some() || port.is_some()) {
-            (Some(dir), false) if user.is_none() && password.is_none() => From::Directory(dir),
+        let from = match (dir, server.name_a_server()) {
+            (Some(dir), false) if !server.are_given() => From::Directory(dir),
             (Some(_), _) => return Err(usage("It is either a directory or a server.".into())),
             (None, false) => {
                 return Err(usage("Export what? Name a directory with --dir, or a server with --host.".into()));
             }
-            (None, true) => {
-                let port = match port {
-                    Some(port) => port.parse().map_err(|_| usage(format!("{port} is no port.")))?,
-                    None => PORT,
-                };
-                From::Server(Server { host: host.unwrap_or_else(|| HOST.into()), port, user, password })
-            }
+            (None, true) => From::Server(server.server().map_err(usage)?),
         };
         Ok(Export { file, force, from })
     }
@@ -106,13 +95,13 @@ mod tests {
         );
         assert_eq!(parse("- --force --dir /data"), Ok(Export { file: None, force: true, from }));
         let server = |line| match parse(line).unwrap().from {
-            From::Server(Server { host, port, user, password }) => (host, port, user, password),
+            From::Server(Server { host, port, user, password, .. }) => (host, port, user, password),
             other => panic!("{other:?}"),
         };
-        assert_eq!(server("f --port 7000"), (HOST.into(), 7000, None, None));
+        assert_eq!(server("f --port 7000"), ("127.0.0.1".into(), 7000, None, None));
         assert_eq!(
             server("f --user u --host h --password p"),
-            ("h".into(), PORT, Some("u".to_owned()), Some("p".to_owned()))
+            ("h".into(), 6379, Some("u".to_owned()), Some("p".to_owned()))
         );
     }
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::UsageError;
+use super::server::{Options, Server, TLS_HELP};
 use crate::read::CommandLine;
 
 /// The arguments of an import: its source and its destination.
@@ -28,23 +29,11 @@ pub enum Into {
     Server(Server),
 }
 
-/// A server that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    pub host: String,
-    pub port: u16,
-    pub user: Option<String>,
-    pub password: Option<String>,
-}
-
-const HOST: &str = "127.0.0.1";
-const PORT: u16 = 6379;
-
 pub(super) const HELP: &str = "\
 Imports an RDB file of Redis: into a data directory on which no server runs, or into a server.
 
 Usage: haypile import FILE [--keep] [--dir DIR] [CONFIGURATION] [--directive value ...] ...
-       haypile import FILE [--keep] --host HOST [--port PORT] [--user USER] [--password PASSWORD]
+       haypile import FILE [--keep] --host HOST [--port PORT] [--user USER] [--password PASSWORD] [--tls ...]
 
 FILE is what SAVE, BGSAVE or redis-cli --rdb wrote, of any version of Redis up to 7.4; - is standard input.
 
@@ -66,14 +55,14 @@ Exit status: 0 all of it was imported, 1 not all of it, 2 the command line makes
 impl Import {
     /// Parses the arguments after `haypile import`.
     pub(super) fn parse(arguments: &[OsString]) -> Result<Import, UsageError> {
-        let usage = |why: String| UsageError(format!("{why}\n\n{HELP}"));
+        let usage = |why: String| UsageError(format!("{why}\n\n{HELP}\n{TLS_HELP}"));
         let Some((file, rest)) = arguments.split_first().filter(|(file, _)| !file.as_bytes().starts_with(b"--")) else {
             return Err(usage("haypile import takes a file first.".into()));
         };
         let file = (file != "-").then(|| PathBuf::from(file));
         let mut keep = false;
         let mut made = None;
-        let mut server = [const { None::<String> }; 4];
+        let mut server = Options::default();
         let mut others = Vec::new();
         let mut rest = rest.iter();
         while let Some(argument) = rest.next() {
@@ -82,9 +71,7 @@ impl Import {
                 keep = true;
                 continue;
             }
-            if let Some(at) = ["--host", "--port", "--user", "--password"].iter().position(|known| *known == name) {
-                let value = rest.next().and_then(|value| value.to_str());
-                server[at] = Some(value.ok_or_else(|| usage(format!("{name} needs a value.")))?.to_owned());
+            if server.take(name, &mut rest).map_err(usage)? {
                 continue;
             }
             others.push(argument.clone());
@@ -94,21 +81,15 @@ impl Import {
                 others.push(dir.clone());
             }
         }
-        let [host, port, user, password] = server;
-        if host.is_some() || port.is_some() {
+        if server.name_a_server() {
             if let Some(other) = others.first() {
                 let other = other.to_string_lossy();
                 return Err(usage(format!("{other} makes no sense with a server: it has its own configuration.")));
             }
-            let host = host.unwrap_or_else(|| HOST.into());
-            let port = match port {
-                Some(port) => port.parse().map_err(|_| usage(format!("{port} is no port.")))?,
-                None => PORT,
-            };
-            return Ok(Import { file, keep, into: Into::Server(Server { host, port, user, password }) });
+            return Ok(Import { file, keep, into: Into::Server(server.server().map_err(usage)?) });
         }
-        if user.is_some() || password.is_some() {
-            return Err(usage("--user and --password are for a server: name it with --host or --port.".into()));
+        if server.are_given() {
+            return Err(usage("--user, --password and --tls are for a server: name it with --host or --port.".into()));
         }
         let line = CommandLine::parse(&others);
         if line.stdin {
@@ -143,13 +124,13 @@ mod tests {
     #[test]
     fn a_server_has_a_place_and_a_user() {
         let server = |line| match parse(line).unwrap().into {
-            Into::Server(Server { host, port, user, password }) => (host, port, user, password),
+            Into::Server(Server { host, port, user, password, .. }) => (host, port, user, password),
             other => panic!("{other:?}"),
         };
-        assert_eq!(server("f --port 7000"), (HOST.into(), 7000, None, None));
+        assert_eq!(server("f --port 7000"), ("127.0.0.1".into(), 7000, None, None));
         assert_eq!(
             server("f --user u --host h --password p"),
-            ("h".into(), PORT, Some("u".to_owned()), Some("p".to_owned()))
+            ("h".into(), 6379, Some("u".to_owned()), Some("p".to_owned()))
         );
     }
 
@@ -161,7 +142,7 @@ mod tests {
             ("f --port x", "x is no port."),
             ("f --port", "--port needs a value."),
             ("f --dir", "--dir needs a value."),
-            ("f --password p", "--user and --password are for a server: name it with --host or --port."),
+            ("f --password p", "--user, --password and --tls are for a server: name it with --host or --port."),
             ("f --host h --dir /data", "--dir makes no sense with a server: it has its own configuration."),
             ("f --dir /data -", "Standard input holds no configuration here."),
         ] {

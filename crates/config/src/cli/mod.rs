@@ -6,9 +6,11 @@
 mod export;
 mod import;
 pub mod secrets;
+mod server;
 
 pub use export::{Export, From};
-pub use import::{Import, Into, Server};
+pub use import::{Import, Into};
+pub use server::{Server, ServerTls};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -130,9 +132,9 @@ impl Cli {
                 [dir] => Ok(Cli::Check { dir: dir.into() }),
                 _ => Err(UsageError(format!("haypile check takes one argument.\n\n{CHECK_HELP}"))),
             },
-            Some("export") if asks_for_help => Ok(Cli::Text(export::HELP.into())),
+            Some("export") if asks_for_help => Ok(Cli::Text(format!("{}\n{}", export::HELP, server::TLS_HELP))),
             Some("export") => Ok(Cli::Export(Export::parse(rest)?)),
-            Some("import") if asks_for_help => Ok(Cli::Text(import::HELP.into())),
+            Some("import") if asks_for_help => Ok(Cli::Text(format!("{}\n{}", import::HELP, server::TLS_HELP))),
             Some("import") => Ok(Cli::Import(Import::parse(rest)?)),
             _ => {
                 let command = command.to_string_lossy();

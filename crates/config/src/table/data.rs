@@ -73,4 +73,7 @@ pub(super) const MONITORING: &[Row] = &[
     )
     .immutable()
     .ours(),
+    Row::used("metrics-tls", BOOL, "no", "Whether /metrics is served over TLS, with the server's certificate.")
+        .immutable()
+        .ours(),
 ];

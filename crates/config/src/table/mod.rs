@@ -35,6 +35,8 @@ pub struct Row {
     pub protected: bool,
     /// Whether the value is a secret: never logged.
     pub sensitive: bool,
+    /// Whether the value names what counts, as that of a file does: CONFIG SET of the same value is a change.
+    pub volatile: bool,
     /// Whether CONFIG GET answers the directive by its exact name only.
     pub hidden: bool,
     /// Whether the directive bounds what Redis holds compactly: it stands in `Config::encoding_limits`.
@@ -231,6 +233,7 @@ impl Row {
             immutable: false,
             protected: false,
             sensitive: false,
+            volatile: false,
             hidden: false,
             limits_encoding: false,
             ours: false,
@@ -270,6 +273,10 @@ impl Row {
 
     const fn sensitive(self) -> Row {
         Row { sensitive: true, ..self }
+    }
+
+    const fn volatile(self) -> Row {
+        Row { volatile: true, ..self }
     }
 
     const fn hidden(self) -> Row {

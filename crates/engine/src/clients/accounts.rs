@@ -9,17 +9,14 @@ use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use haypile_acl::log::Entry;
 use haypile_acl::user::DEFAULT;
-use haypile_acl::{Catalog, Denial, Fresh, Log, Reason, User, Users};
+use haypile_acl::{Catalog, Denial, Log, Reason, User, Users};
 use haypile_config::Settings;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The users, and who was denied what.
 pub(crate) struct Accounts {
     catalog: Arc<Catalog>,
     users: ArcSwap<Users>,
-    /// Rises with each change of `users`.
-    version: AtomicU64,
     /// Held by a change, from its look at the users to their exchange.
     changing: Mutex<()>,
     log: Mutex<Log>,
@@ -47,7 +44,6 @@ impl Accounts {
         Accounts {
             catalog,
             users: ArcSwap::from_pointee(users),
-            version: AtomicU64::new(0),
             changing: Mutex::default(),
             log: Mutex::default(),
             denied: Default::default(),
@@ -66,14 +62,9 @@ impl Accounts {
         self.users.load().default_user().clone()
     }
 
-    pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-
-    /// The newest state of a user; without any rights if it was removed.
-    pub fn newest(&self, user: &Arc<User>) -> Arc<User> {
-        let removed = || Arc::new(User::new(user.name(), Fresh::default()));
-        self.users.load().get(user.name()).cloned().unwrap_or_else(removed)
+    /// The newest state of a user; None if it was removed.
+    pub fn newest(&self, user: &User) -> Option<Arc<User>> {
+        self.users.load().get(user.name()).cloned()
     }
 
     /// Changes the users; returns their state before.
@@ -86,7 +77,6 @@ impl Accounts {
         let mut after = Users::clone(&before);
         change(&mut after)?;
         self.users.store(Arc::new(after));
-        self.version.fetch_add(1, Ordering::AcqRel);
         Ok(before)
     }
 
@@ -102,10 +92,11 @@ impl Accounts {
         }
     }
 
-    /// Counts a denial, and adds it to the log. `client` is the client's line of CLIENT LIST.
-    pub fn note(&self, denial: Denial, client: String, now_ms: u64, entries_max: usize) {
-        self.denied[denial.reason as usize].add_shared(1);
-        lock(&self.log).add(denial, client, now_ms, entries_max);
+    /// Counts a denial that has happened `count` times, and adds it to the log. `client` is the client's line of CLIENT
+    /// LIST.
+    pub fn note(&self, denial: Denial, count: u64, client: String, now_ms: u64, entries_max: usize) {
+        self.denied[denial.reason as usize].add_shared(count);
+        lock(&self.log).add(denial, count, client, now_ms, entries_max);
     }
 
     /// The newest entries of the log, these first.

@@ -6,10 +6,13 @@
 //! its block is discarded, and its state with it. What a command of a block reads of the server takes into account the
 //! acts of the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG, LATENCY and CLIENT KILL do.
 
-use haypile_acl::Users;
+use haypile_acl::{Denial, Users};
 use haypile_commands::host::Act;
 use haypile_config::{Draft, Settings};
 use std::sync::Arc;
+
+/// Denials of a run from which on they are only counted: more than ACL LOG keeps, by default.
+const DENIALS_MAX: usize = 1024;
 
 /// The acts of a run, in order.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,8 @@ pub(crate) struct Acts {
     draft: Option<Box<Draft>>,
     /// The users as they will be, once some act of a block changes them.
     users: Option<Arc<Users>>,
+    /// Calls of scripts that were denied.
+    denials: usize,
 }
 
 impl Acts {
@@ -42,6 +47,19 @@ impl Acts {
         }
         self.acts.push((self.command, act));
         Ok(())
+    }
+
+    /// Adds a denial. Those that are the same as the last one are counted with it, and so are those of a run that has
+    /// very many.
+    pub fn add_denial(&mut self, denial: Denial) {
+        self.denials += 1;
+        if let Some((_, Act::NoteDenial(last, count))) = self.acts.last_mut()
+            && (*last == denial || self.denials > DENIALS_MAX)
+        {
+            *count += 1;
+            return;
+        }
+        self.acts.push((self.command, Act::NoteDenial(denial, 1)));
     }
 
     /// CONFIG GET, behind the CONFIG SETs of the same block.
@@ -94,4 +112,31 @@ impl Acts {
 /// Names and values as slices.
 pub(crate) fn slices(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<(&[u8], &[u8])> {
     pairs.iter().map(|(name, value)| (&name[..], &value[..])).collect()
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use haypile_acl::Reason;
+    use haypile_acl::log::Context;
+
+    #[test]
+    fn the_denials_of_a_run_are_bounded_and_all_are_counted() {
+        let mut acts = Acts::default();
+        let denial = |key: &str| Denial::new(Reason::Key, Context::Script, key.as_bytes(), b"u");
+        let counts = |acts: &Acts| -> Vec<u64> {
+            let count = |(_, act): &(usize, Act)| match act {
+                Act::NoteDenial(_, count) => *count,
+                act => unreachable!("{act:?}"),
+            };
+            acts.acts.iter().map(count).collect()
+        };
+        for key in ["a", "a", "b", "a"] {
+            acts.add_denial(denial(key));
+        }
+        assert_eq!(counts(&acts), [2, 1, 1]);
+        (0..10_000).for_each(|number| acts.add_denial(denial(&number.to_string())));
+        assert!(acts.acts.len() <= DENIALS_MAX);
+        assert_eq!(counts(&acts).iter().sum::<u64>(), 10_004);
+    }
 }

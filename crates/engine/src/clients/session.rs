@@ -321,6 +321,11 @@ impl Session {
         }
     }
 
+    /// Returns the client's names, and the user that it is logged in as.
+    pub fn names(&self) -> Arc<Names> {
+        self.state.names.clone()
+    }
+
     /// Takes the words that replication is to answer on the session's connection.
     pub fn take_handed_over(&mut self) -> Option<Vec<Vec<u8>>> {
         self.state.handed_over.take()

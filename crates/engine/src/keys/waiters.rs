@@ -30,8 +30,8 @@ pub(crate) trait Bell: Send + Sync {
 /// A session that waits for one of its keys. Bounded by what its client may have under way, as its request is.
 pub(crate) struct Waiter {
     pub session: u64,
-    /// The user that the client acts as, and the version of all users in which it may make the call.
-    pub user: (Arc<User>, u64),
+    /// The user that the client acts as, in the state in which it may make the call.
+    pub user: Arc<User>,
     bell: Arc<dyn Bell>,
     pub command: CommandId,
     pub args: OwnedArgs,
@@ -245,7 +245,7 @@ impl Waiters {
 /// The parts of a new waiter.
 pub(crate) struct WaiterOf {
     pub session: u64,
-    pub user: (Arc<User>, u64),
+    pub user: Arc<User>,
     pub bell: Arc<dyn Bell>,
     pub command: CommandId,
     pub args: OwnedArgs,
@@ -392,7 +392,7 @@ mod tests {
         let (command, args, keys) = (CommandId(0), words.iter().collect(), 1..words.len());
         waiters.add(WaiterOf {
             session,
-            user: (Arc::new(User::new(b"default", Fresh::default())), 0),
+            user: Arc::new(User::new(b"default", Fresh::default())),
             bell: Arc::new(Silent),
             command,
             args,

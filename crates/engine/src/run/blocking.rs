@@ -36,7 +36,7 @@ impl Engine {
         let Awaited { keys, kind, timeout_ms, instead, until_gone, .. } = awaited;
         let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         let args = replaced(args, &instead);
-        let (user, bell) = ((user.clone(), self.accounts.version()), inbox.clone());
+        let (user, bell) = (user.clone(), inbox.clone());
         let waiter = WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline };
         let waiter = self.waiters.add(waiter);
         // A client that was closed before has no need of its keys; one that is closed from now on is found waiting.

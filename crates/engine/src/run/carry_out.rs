@@ -111,8 +111,8 @@ impl Engine {
             }),
             Act::LoadUsers => self.load_users(client, state),
             Act::SaveUsers => self.save_users(),
-            Act::NoteDenial(denial) => {
-                self.note_denial(client, state, denial);
+            Act::NoteDenial(denial, count) => {
+                self.note_denial(client, state, denial, count);
                 Ok(())
             }
             Act::ResetDenials => {

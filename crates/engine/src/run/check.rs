@@ -121,7 +121,7 @@ impl WorkerState {
         };
         let context = if session.multi.is_some() { Context::Multi } else { Context::Toplevel };
         session.client.show(session, self.now_ms, session.last_command);
-        engine.note_denial(session.id, &session.state, called.denial(&user, denied, context));
+        engine.note_denial(session.id, &session.state, called.denial(&user, denied, context), 1);
         let text = format!("NOPERM {}", called.text(&user, denied));
         Some(self.deny(engine, session, entry, args, &text, out))
     }

@@ -63,6 +63,9 @@ impl WorkerState {
             self.refresh_limits(engine);
             session.limits_version = self.limits_version;
             engine.refresh_user(&mut session.state);
+            if session.state.closing {
+                return Turn { consumed: 0, commands: 0, next: Next::Close };
+            }
             session.checks = session.state.checks();
             self.set_limits(session);
         }

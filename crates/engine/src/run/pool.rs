@@ -458,7 +458,12 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
     let (seed, database) = (pending.seed, state.database);
     let call = Call { now_ms: engine.now_ms(), seed, database, mode: Mode::Disk, pins: None };
-    let (before, was_block) = (state.clone(), pending.work.is_block());
+    let was_block = pending.work.is_block();
+    if was_block {
+        // The rules of this moment count, however long it has waited.
+        engine.refresh_user(state);
+    }
+    let before = state.clone();
     let was_locked = matches!(pending.turn, Turn::Called(_));
     let place = match needs.exclusive {
         true => Place::Exclusive { inbox },

@@ -11,7 +11,6 @@ use crate::run::script::{Found, halted};
 use crate::run::scripts::running::Place;
 use haypile_acl::log::Context;
 use haypile_commands::error::refusal;
-use haypile_commands::host::Act;
 use haypile_commands::rights::Requested;
 use haypile_commands::script::asks_to_wait;
 use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
@@ -148,8 +147,8 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         let called = Requested { entry, args, database: self.txn.database() };
         let Err(denied) = called.check(user) else { return called.check_other_keys(user) };
         let text = format!("ERR ACL failure in script: {}", called.text(user, denied));
-        let act = Act::NoteDenial(called.denial(user, denied, Context::Script));
-        self.state.acts.add(&self.engine.settings, act).map_err(Error::text)?;
+        let denial = called.denial(user, denied, Context::Script);
+        self.state.acts.add_denial(denial);
         Err(Error::text(text))
     }
 

@@ -12,6 +12,7 @@ use crate::keys::gate::StoreGate;
 use crate::keys::locks::{Claims, HeldFor};
 use crate::keys::waiters::{End, Waiter};
 use crate::run::engine::Engine;
+use haypile_acl::{Fresh, User};
 use haypile_commands::rights::Requested;
 use haypile_commands::{Args, Body, Error, Tried};
 use haypile_log::Index;
@@ -172,14 +173,13 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Looks whether a waiter's client may still make its call, if users have changed since it was looked at.
+    /// Looks whether a waiter's client may still make its call, if its user has changed since that was looked at.
     fn permit(&self, waiter: &Waiter, args: Args<'_>) -> Result<(), Error> {
-        let (user, version) = &waiter.user;
-        let accounts = &self.engine.accounts;
-        if *version == accounts.version() {
+        let newest = self.engine.accounts.newest(&waiter.user);
+        if newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &waiter.user)) {
             return Ok(());
         }
-        let user = accounts.newest(user);
+        let user = newest.unwrap_or_else(|| Arc::new(User::new(waiter.user.name(), Fresh::default())));
         let called = Requested { entry: self.engine.table.entry(waiter.command), args, database: waiter.database };
         called.check(&user).map_err(|denied| Error::text(format!("NOPERM {}", called.text(&user, denied))))
     }

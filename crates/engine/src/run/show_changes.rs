@@ -36,7 +36,10 @@ impl WorkerState {
                 }
             }
         }
-        engine.refresh_user(&mut session.state);
+        if engine.refresh_user(&mut session.state) {
+            // What it has subscribed to just now may be among what it must not hear.
+            self.inbox.notify(Notice::Recheck(session.id));
+        }
         let state = &session.state;
         session.client.show_names(&state.names);
         session.client.show_subscriptions(state.subscriptions.counts());

@@ -9,6 +9,8 @@ use crate::clients::steps::{NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::worker::{Next, WorkerState};
+use haypile_acl::Reason;
+use haypile_commands::rights::Requested;
 use haypile_commands::{Args, Error, call_host};
 use haypile_log::Index;
 use haypile_resp::OwnedArgs;
@@ -52,6 +54,12 @@ impl WorkerState {
         (steps.next..until).for_each(|at| words.push(all.get(at)));
         let is_end = until == all.len();
         steps.next = until;
+        engine.refresh_user(&mut session.state);
+        let asked = Requested { entry, args: Args::from(words.as_args()), database: session.state.database };
+        if asked.check(&session.state.user).is_err_and(|denied| denied.reason == Reason::Channel) {
+            // As if it had lost the right to all of its names once it had subscribed to them.
+            return Next::Close;
+        }
         let state = &mut session.state;
         let mut host = SessionHost { engine, session: session.id, state, txn: None, may_wait: false };
         let answer = call_host(&mut host, entry, Args::from(words.as_args()));

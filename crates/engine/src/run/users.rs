@@ -5,7 +5,8 @@ use crate::clients::accounts::keeps_channels;
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, State};
 use crate::run::engine::Engine;
-use haypile_acl::{Catalog, Denial, Fresh, Users};
+use haypile_acl::log::Context;
+use haypile_acl::{Catalog, Denial, Fresh, Reason, User, Users};
 use haypile_commands::host::ClientFilter;
 use haypile_commands::{Error, Result};
 use haypile_config::Config;
@@ -69,29 +70,49 @@ impl Engine {
         Ok(())
     }
 
+    /// Logs a client in whose certificate has this common name. If no such user may log in, the client is nobody yet.
+    pub(crate) fn log_in_by_certificate(&self, session: &mut Session, name: &[u8]) {
+        let user = self.users().get(name).filter(|user| user.is_enabled()).cloned();
+        let Some(user) = user else {
+            let denial = Denial::new(Reason::Auth, Context::Toplevel, b"TLS", name);
+            self.note_denial(session.id, &session.state, denial, 1);
+            return;
+        };
+        session.state.log_in(user);
+        session.client.show_names(&session.state.names);
+        session.checks = session.state.checks();
+    }
+
     /// Whether a session is subscribed to something that its user may not hear any more.
     pub fn loses_channels(&self, session: &Session) -> bool {
-        let user = self.accounts.newest(&session.state.user);
+        let Some(user) = self.accounts.newest(&session.state.user) else { return true };
         let mut all = session.state.subscriptions.iter();
         all.any(|(kind, name)| !user.has_channel(name, kind == haypile_commands::host::Channels::Pattern))
     }
 
-    /// Has a session act by the newest rules of its user.
-    pub(crate) fn refresh_user(&self, state: &mut State) {
-        let newest = self.accounts.newest(&state.user);
-        if !Arc::ptr_eq(&newest, &state.user) {
-            state.user = newest;
+    /// Has a session act by the newest rules of its user; whether these are others than it acted by. If the user was
+    /// removed, the session has no rights any more, and ends.
+    pub(crate) fn refresh_user(&self, state: &mut State) -> bool {
+        match self.accounts.newest(&state.user) {
+            Some(newest) if Arc::ptr_eq(&newest, &state.user) => return false,
+            Some(newest) => state.user = newest,
+            // A user that is made under the name later is another one.
+            None => {
+                state.user = Arc::new(User::new(state.user.name(), Fresh::default()));
+                state.closing = true;
+            }
         }
+        true
     }
 
-    /// Adds a denial to ACL LOG.
-    pub(crate) fn note_denial(&self, client: u64, state: &State, denial: Denial) {
+    /// Adds a denial that has happened `count` times to ACL LOG.
+    pub(crate) fn note_denial(&self, client: u64, state: &State, denial: Denial, count: u64) {
         let mut line = String::new();
         if let Some(client) = self.clients.get(client) {
             client.line(&mut line, &state.names, &self.table, self.now_ms());
         }
         let entries_max = self.settings.config().acl_log_entries_max;
-        self.accounts.note(denial, line, self.now_ms(), entries_max);
+        self.accounts.note(denial, count, line, self.now_ms(), entries_max);
     }
 
     /// ACL LOAD, on a thread that may wait for the disk.

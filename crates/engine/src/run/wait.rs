@@ -199,6 +199,10 @@ impl WorkerState {
         (pending, admitted) = self.admit(engine, session, pending, &needs)?;
         // From in here it is not exchanged.
         let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
+        if pending.work.is_block() {
+            // The rules of this moment count, however long it has waited.
+            engine.refresh_user(&mut session.state);
+        }
         let mut state = session.state.clone();
         let call = Call {
             now_ms: self.now_ms,

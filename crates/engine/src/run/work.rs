@@ -269,7 +269,7 @@ fn may_run(state: &State, entry: &Entry, args: Args<'_>, database: u32) -> Resul
              is no longer allowed for the following reason: {}",
             denied.text_in_block()
         ));
-        return Err(Answer::with(reply, Act::NoteDenial(called.denial(&state.user, denied, Context::Multi))));
+        return Err(Answer::with(reply, Act::NoteDenial(called.denial(&state.user, denied, Context::Multi), 1)));
     }
     called.check_other_keys(&state.user).map_err(|error| error.into_reply().into())
 }

@@ -170,6 +170,12 @@ impl Worker {
         session
     }
 
+    /// Logs a new client in whose certificate has this common name, if there is such a user.
+    pub fn log_in_by_certificate(&mut self, session: &mut Session, name: &[u8]) {
+        self.engine.log_in_by_certificate(session, name);
+        self.state.set_limits(session);
+    }
+
     /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called
     /// before each turn if the inbox has notices.
     pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {

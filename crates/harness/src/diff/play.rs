@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
 use super::dumps::Payloads;
-use super::exceptions::{SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
+use super::exceptions::{PFMERGE_OF_ONE, SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::{blocking, channels, hyperloglogs, scripts, users};
 use crate::client::{Client, Reply, info_field};
@@ -279,7 +279,7 @@ impl Game<'_> {
                 match exception_for(&scripts::called(command), theirs, ours) {
                     Some(exception) => {
                         names.push(exception.name);
-                        self.has_ended |= exception.name == SORT_AFTER_A_RANGE_ERROR;
+                        self.has_ended |= [SORT_AFTER_A_RANGE_ERROR, PFMERGE_OF_ONE].contains(&exception.name);
                     }
                     None if self.has_ended => break,
                     None => return false,

@@ -154,10 +154,16 @@ pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut re
     // The loop ends when the client does, or when the connection is to be closed.
     let end = connection.run(&event_loop, &mut reader, &mut rest).await;
     connection.lost.set(true);
-    let words = connection.state.borrow_mut().session.take_handed_over();
+    let (words, names) = {
+        let session = &mut connection.state.borrow_mut().session;
+        (session.take_handed_over(), session.names())
+    };
     event_loop.forget(&connection);
+    if end != Err(End::HandedOver) {
+        connection.writer.say_goodbye();
+    }
     if let (Err(End::HandedOver), Some(words)) = (end, words) {
-        hand_over(&event_loop, connection, reader, &rest, words).await;
+        hand_over(&event_loop, connection, reader, &rest, words, names).await;
     }
 }
 
@@ -282,6 +288,9 @@ impl Connection {
         }
         if event_loop.rounds.poll(cx, self.recent.get()).is_pending() {
             return Poll::Pending;
+        }
+        if self.writer.is_worn_out() {
+            return Poll::Ready(Ok(Next::Close));
         }
         let mut scratch = event_loop.scratch.borrow_mut();
         let bytes_max = if event_loop.engine.waits_for_room() { SHORT_STEP_BYTES } else { scratch.len() };
@@ -556,8 +565,9 @@ impl Connection {
         loop {
             let ready = output.ready();
             if ready.is_empty() {
+                let sent = self.flush(output);
                 self.wake_if_drained(output);
-                return Sent::All;
+                return sent;
             }
             if sending == Sending::Round && ready.len() > SMALL_BYTES && !event_loop.rounds.may_send() {
                 output.shrink(&mut event_loop.spares.borrow_mut());
@@ -590,6 +600,19 @@ impl Connection {
         }
     }
 
+    /// Sends what was encrypted and has not left.
+    #[inline]
+    fn flush(&self, output: &mut Output) -> Sent {
+        match self.writer.flush() {
+            Ok(()) => Sent::All,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Sent::Full,
+            Err(_) => {
+                self.close(output);
+                Sent::All
+            }
+        }
+    }
+
     /// Goes on sending when the socket takes more.
     async fn drain(self: Rc<Self>, event_loop: Rc<EventLoop>) {
         if self.writer.writable().await.is_err() {
@@ -608,7 +631,7 @@ impl Connection {
     }
 
     fn wake_if_drained(&self, output: &Output) {
-        if self.drained_at.get().is_some_and(|bytes| output.unsent() <= bytes) {
+        if self.drained_at.get().is_some_and(|bytes| self.is_drained(output, bytes)) {
             self.drained_at.set(None);
             self.wake();
         }
@@ -629,11 +652,16 @@ impl Connection {
         if self.lost.get() {
             return Poll::Ready(Err(Lost));
         }
-        if self.state.borrow().output.unsent() <= bytes {
+        if self.is_drained(&self.state.borrow().output, bytes) {
             return Poll::Ready(Ok(()));
         }
         self.drained_at.set(Some(bytes));
         Poll::Pending
+    }
+
+    /// Tells whether no more than `bytes` have still to leave: if that is none, the socket has all of them.
+    fn is_drained(&self, output: &Output, bytes: usize) -> bool {
+        output.unsent() <= bytes && (bytes > 0 || self.writer.is_flushed())
     }
 
     fn wake(&self) {

@@ -3,7 +3,9 @@
 use crate::event_loop::EventLoop;
 use crate::event_loop::connection::Connection;
 use crate::stream::{Reader, reunite};
+use haypile_engine::Names;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The time between looks whether the connection is on a list still.
@@ -17,6 +19,7 @@ pub async fn hand_over(
     reader: Reader,
     rest: &[u8],
     words: Vec<Vec<u8>>,
+    names: Arc<Names>,
 ) {
     let writer = loop {
         match Rc::try_unwrap(connection) {
@@ -27,7 +30,7 @@ pub async fn hand_over(
         tokio::time::sleep(LOOK).await;
     };
     match reunite(reader, writer) {
-        Some(Ok(stream)) => event_loop.replication.serve(stream, words, rest.to_vec()),
+        Some(Ok(socket)) => event_loop.replication.serve(socket, words, rest.to_vec(), names),
         Some(Err(error)) => tracing::warn!("a replica's connection is lost: {error}"),
         None => tracing::warn!("a replica that connects by the unix socket is not served"),
     }

@@ -352,9 +352,14 @@ impl EventLoop {
 
     fn welcome(self: &Rc<Self>, client: Accepted) {
         let peer = client.peer();
+        let by_name = self.engine.settings.config().tls.user_of_common_name;
+        let user = by_name.then(|| client.common_name()).flatten();
         match client.into_halves() {
             Ok((reader, writer)) => {
-                let session = self.worker.borrow_mut().connect(peer);
+                let mut session = self.worker.borrow_mut().connect(peer);
+                if let Some(user) = user {
+                    self.worker.borrow_mut().log_in_by_certificate(&mut session, &user);
+                }
                 let connection = Rc::new(Connection::new(session, writer, now_us()));
                 self.connections.borrow_mut().insert(connection.id, connection.clone());
                 tokio::task::spawn_local(connection::serve(self.clone(), connection, reader));

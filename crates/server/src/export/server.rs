@@ -83,9 +83,9 @@ impl Server {
     /// # Errors
     /// A text for people.
     pub fn connect(place: &Place) -> Result<Server, String> {
-        let Place { host, port, user, password } = place;
+        let Place { host, port, user, password, .. } = place;
         let named = format!("{host}:{port}");
-        let remote = Remote::connect(host, *port, PATIENCE)
+        let remote = Remote::connect_to(place, PATIENCE)?
             .map_err(|error| format!("The server {named} cannot be reached: {error}."))?;
         let mut link = Link { remote, place: named };
         let environment = || ["HAYPILE_PASSWORD", "REDISCLI_AUTH"].iter().find_map(|name| std::env::var(name).ok());

@@ -97,10 +97,10 @@ impl Server {
     /// # Errors
     /// A text for people.
     pub fn connect(place: &Place, keep: bool, progress: Progress) -> Result<(Server, Tape), String> {
-        let Place { host, port, user, password } = place;
+        let Place { host, port, user, password, .. } = place;
         let shown = format!("{host}:{port}");
         let fails = |error: io::Error| format!("The server {shown} cannot be reached: {error}");
-        let mut remote = Remote::connect(host, *port, PATIENCE).map_err(fails)?;
+        let mut remote = Remote::connect_to(place, PATIENCE)?.map_err(fails)?;
         let mut asked = |words: &[&[u8]]| match remote.call(words) {
             Ok(reply) if reply.is_error() => Err(format!("The server {shown} refuses: {}", text_of(&reply))),
             Ok(reply) => Ok(reply),

@@ -2,6 +2,7 @@
 
 use crate::remote::Remote;
 use crate::replication::state::{Registered, Replication};
+use crate::tls::not_configured;
 use haypile_engine::Master;
 use haypile_replication::{Hello, request};
 use haypile_resp::Reply;
@@ -27,7 +28,7 @@ pub fn connect<'r>(
 ) -> io::Result<(Remote, Registered<'r>)> {
     let config = replication.engine.settings.config();
     let mut remote = reach(replication, master, || replication.is_wanted(version))?;
-    let registered = replication.register(version, remote.handle()?)?;
+    let registered = replication.register(version, remote.handle())?;
     let hello = match remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])? {
         Reply::Array(words) => {
             let words: Option<Vec<&[u8]>> = words.iter().map(bulk).collect();
@@ -74,9 +75,11 @@ fn connect_aside(replication: &Replication, other: &Master, goes_on: impl Fn() -
     let timeout = replication.timeout().min(ANSWER_MAX);
     let (tell, told) = channel();
     let Master { host, port } = other.clone();
+    let is_encrypted = replication.engine.settings.config().tls.replication;
+    let tls = if is_encrypted { Some(replication.tls.client().ok_or_else(not_configured)?) } else { None };
     std::thread::Builder::new().name("connect".into()).spawn(move || {
         // The connection is dropped if nobody wants it any more.
-        let _ = tell.send(Remote::connect(&host, port, timeout));
+        let _ = tell.send(Remote::connect(&host, port, timeout, tls));
     })?;
     while goes_on() {
         match told.recv_timeout(LOOK) {

@@ -6,14 +6,14 @@ use crate::replication::fetch::CONNECTIONS;
 use crate::replication::send::{HEARTBEAT, Sender, heartbeat};
 use crate::replication::state::{Answer, Replication};
 use crate::replication::wire::{Incoming, Outgoing, show};
+use crate::socket::Socket;
 use haypile_commands::host::ClientType;
-use haypile_engine::{Downstream, DownstreamState, Engine, Listener, StoreRef};
+use haypile_engine::{Downstream, DownstreamState, Engine, Listener, Names, StoreRef};
 use haypile_log::{Hold, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::stream::{self, Sink, Stream};
 use haypile_replication::{FullReason, Position, Request, Token};
 use std::io::{self, Error, Read, Seek, SeekFrom};
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,18 +30,20 @@ const REST: u32 = 3;
 pub struct Feed {
     pub replication: Arc<Replication>,
     pub number: u64,
-    pub stream: TcpStream,
+    pub socket: Socket,
     /// Bytes that have come behind the request.
     pub read: Vec<u8>,
     /// The replica's address.
     pub host: String,
+    /// The user that the replica is logged in as.
+    pub names: Arc<Names>,
 }
 
 impl Feed {
     /// Serves the connection to its end.
     pub fn run(mut self, words: &[Vec<u8>]) {
         let replication = self.replication.clone();
-        let _shown = show(&replication.engine, ClientType::Replica, &self.stream);
+        let _shown = show(&replication.engine, ClientType::Replica, &self.names, &self.socket);
         let served = match Request::parse(words) {
             Some(Request::Follow { port, address, at }) => self.follow(port, address, at),
             Some(Request::Fetch(token)) => self.send_files(token),
@@ -53,13 +55,12 @@ impl Feed {
         if let Err(error) = served {
             tracing::info!("the connection of replica {} has ended: {error}", self.host);
         }
-        // The connection may have ended already.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.socket.shutdown();
     }
 
     fn refuse(&mut self, why: &str) -> io::Result<()> {
         tracing::warn!("replica {} is not served: {why}", self.host);
-        let mut out = Outgoing::new(self.stream.try_clone()?);
+        let mut out = Outgoing::new(self.socket.clone());
         out.send(&Frame::Refused(why))?;
         out.flush()
     }
@@ -72,8 +73,8 @@ impl Feed {
         }
         let Some(store) = engine.store() else { return self.refuse("the data are not loaded") };
         let version = replication.version();
-        self.stream.set_write_timeout(Some(replication.timeout()))?;
-        self.stream.set_read_timeout(Some(replication.timeout()))?;
+        self.socket.set_write_timeout(Some(replication.timeout()))?;
+        self.socket.set_read_timeout(Some(replication.timeout()))?;
         let replica = Downstream {
             host: self.host.clone(),
             port,
@@ -85,7 +86,7 @@ impl Feed {
             acknowledged: Instant::now(),
         };
         engine.replication.set_downstream(self.number, replica);
-        let mut out = Outgoing::new(self.stream.try_clone()?);
+        let mut out = Outgoing::new(self.socket.clone());
         match stream::admit(store.log(), at) {
             Ok(hold) => {
                 tracing::info!("replica {}:{port} goes on behind record {}", self.host, at.index);
@@ -123,9 +124,9 @@ impl Feed {
         // A store that is exchanged is to have no users.
         drop(store);
         let (hold, ended) = (Mutex::new(hold), AtomicBool::new(false));
-        self.stream.set_read_timeout(Some(HEARTBEAT))?;
-        let incoming = Incoming::new(self.stream.try_clone()?, std::mem::take(&mut self.read));
-        let (number, stream) = (self.number, &self.stream);
+        self.socket.set_read_timeout(Some(HEARTBEAT))?;
+        let incoming = Incoming::new(self.socket.clone(), std::mem::take(&mut self.read));
+        let (number, socket) = (self.number, &self.socket);
         let wakes = self.replication.clone();
         let listener = engine.listen(Box::new(move || wakes.progress.note()));
         let served = std::thread::scope(|threads| {
@@ -133,14 +134,14 @@ impl Feed {
                 let taken = take_acknowledgements(&self.replication, number, incoming, &hold, &listener);
                 ended.store(true, Ordering::Release);
                 self.replication.progress.note();
-                // The thread that sends may wait for the replica. The connection may have ended already.
-                let _ = stream.shutdown(Shutdown::Both);
+                // The thread that sends may wait for the replica.
+                socket.shutdown();
                 taken
             });
             let (replication, listener, ended) = (&*self.replication, &listener, &ended);
             let sent = Sender { replication, stream: records, listener, out, ended, number, version }.run();
-            // The thread that reads ends with the connection, which may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
+            // The thread that reads ends with the connection.
+            socket.shutdown();
             let acknowledged = acknowledged.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
             // Where both failed, one of them has found a connection that the other one has closed.
             match sent {
@@ -170,10 +171,10 @@ impl Feed {
         out.send(&Frame::Copy { shared: why.shared(), manifest: copy.manifest.encode().as_bytes() })?;
         out.flush()?;
         // The replica ends the connection when it has the files. It does not read meanwhile.
-        self.stream.set_read_timeout(Some(HEARTBEAT))?;
+        self.socket.set_read_timeout(Some(HEARTBEAT))?;
         let mut byte = [0];
         while replication.goes_on(version) {
-            match self.stream.read(&mut byte) {
+            match self.socket.read(&mut byte) {
                 Ok(0) => return Ok(()),
                 Ok(_) => return Err(Error::other("the replica says something while it fetches a copy")),
                 Err(error) if is_timeout(&error) => {}
@@ -222,10 +223,10 @@ impl Feed {
     fn send_files(&mut self, token: Token) -> io::Result<()> {
         let Some(copy) = self.replication.copies.get(token) else { return self.refuse("there is no such copy") };
         give_way();
-        self.stream.set_write_timeout(Some(self.replication.timeout()))?;
-        self.stream.set_read_timeout(Some(self.replication.timeout()))?;
-        let mut incoming = Incoming::new(self.stream.try_clone()?, std::mem::take(&mut self.read));
-        let mut out = Outgoing::new(self.stream.try_clone()?);
+        self.socket.set_write_timeout(Some(self.replication.timeout()))?;
+        self.socket.set_read_timeout(Some(self.replication.timeout()))?;
+        let mut incoming = Incoming::new(self.socket.clone(), std::mem::take(&mut self.read));
+        let mut out = Outgoing::new(self.socket.clone());
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             while let Some(frame) = incoming.next()? {

@@ -134,7 +134,7 @@ impl<'a> Fetch<'a> {
         remote.flush()?;
         let (stream, read) = remote.into_parts();
         stream.set_read_timeout(Some(self.replication.timeout()))?;
-        Ok((Incoming::new(stream.try_clone()?, read), Outgoing::new(stream), registered))
+        Ok((Incoming::new(stream.clone(), read), Outgoing::new(stream), registered))
     }
 
     fn fetch_file(

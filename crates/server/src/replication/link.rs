@@ -12,6 +12,7 @@ use crate::replication::fetch::Fetch;
 use crate::replication::state::Replication;
 use crate::replication::tail;
 use crate::replication::wire::{Incoming, Outgoing, show};
+use crate::socket::Socket;
 use haypile_commands::host::ClientType;
 use haypile_engine::{Engine, FollowerLocks, Link, Master, Told, Upstream};
 use haypile_log::{History, Index};
@@ -20,7 +21,6 @@ use haypile_replication::resync::Position;
 use haypile_replication::{Manifest, Request, Sink};
 use haypile_store::{FollowError, KeyEvent, Store, TOGETHER_MAX};
 use std::io::{self, Error, ErrorKind};
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -108,7 +108,11 @@ impl Attempt<'_> {
             Position { history: store.history(), index: store.log().last() }
         };
         let config = engine.settings.config();
-        let port = if config.replication.announce_port > 0 { config.replication.announce_port } else { config.port };
+        let port = match config.replication.announce_port {
+            0 if config.tls.replication && config.tls.port > 0 => config.tls.port,
+            0 => config.port,
+            port => port,
+        };
         let address = Some(config.replication.announce_ip.clone()).filter(|address| !address.is_empty());
         let words = Request::Follow { port, address, at }.words();
         let words: Vec<&[u8]> =
@@ -120,11 +124,11 @@ impl Attempt<'_> {
     }
 
     /// Takes the master's answer, and what follows.
-    fn take(&self, stream: TcpStream, read: Vec<u8>) -> io::Result<()> {
-        let _shown = show(&self.replication.engine, ClientType::Master, &stream)?;
+    fn take(&self, stream: Socket, read: Vec<u8>) -> io::Result<()> {
+        let _shown = show(&self.replication.engine, ClientType::Master, &Arc::default(), &stream);
         stream.set_read_timeout(Some(self.replication.timeout()))?;
-        let mut incoming = Incoming::new(stream.try_clone()?, read);
-        let out = Outgoing::new(stream.try_clone()?);
+        let mut incoming = Incoming::new(stream.clone(), read);
+        let out = Outgoing::new(stream.clone());
         loop {
             while let Some(frame) = incoming.next()? {
                 self.note(|upstream| upstream.heard = Some(Instant::now()));

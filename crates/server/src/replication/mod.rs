@@ -19,13 +19,13 @@ mod wire;
 
 use crate::replication::feed::Feed;
 pub use crate::replication::state::Replication;
+use crate::socket::Socket;
 use haypile_commands::host::Failover;
-use haypile_engine::{Master, Replicator};
+use haypile_engine::{Master, Names, Replicator};
 use haypile_log::FORMAT_VERSION;
 use haypile_replication::{Hello, PROTOCOL_VERSION};
 use haypile_store::Store;
 use std::io;
-use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -51,19 +51,20 @@ impl Replication {
         store.log().on_advance(Arc::new(move || progress.note_advance()));
     }
 
-    /// Serves a replica's connection, whose request has these words; `read` has come behind them.
-    pub fn serve(self: &Arc<Self>, stream: TcpStream, words: Vec<Vec<u8>>, read: Vec<u8>) {
+    /// Serves a replica's connection, whose request has these words; `read` has come behind them, and it is logged in
+    /// by these names.
+    pub fn serve(self: &Arc<Self>, socket: Socket, words: Vec<Vec<u8>>, read: Vec<u8>, names: Arc<Names>) {
         let serve = || -> io::Result<()> {
-            stream.set_nonblocking(false)?;
+            socket.tcp().set_nonblocking(false)?;
             let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-            let host = stream.peer_addr()?.ip().to_canonical().to_string();
-            let kept = stream.try_clone()?;
+            let host = socket.tcp().peer_addr()?.ip().to_canonical().to_string();
+            let kept = socket.clone();
             let mut state = self.state();
             state.feeds.retain(|(_, thread)| !thread.is_finished());
             if state.feeds.len() >= FEEDS_MAX {
                 return Err(io::Error::other(format!("there are {FEEDS_MAX} connections of replicas already")));
             }
-            let feed = Feed { replication: self.clone(), number, stream, read, host };
+            let feed = Feed { replication: self.clone(), number, socket, read, host, names };
             let name = format!("feed-{number}");
             let thread = std::thread::Builder::new().name(name).spawn(move || feed.run(&words))?;
             state.feeds.push((kept, thread));

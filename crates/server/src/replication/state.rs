@@ -5,13 +5,14 @@
 
 use crate::replication::copies::Copies;
 use crate::replication::progress::Progress;
+use crate::socket::Socket;
+use crate::tls::Tls;
 use haypile_engine::{Engine, Master};
 use haypile_log::{DirectoryId, Hold, Index};
 use haypile_replication::Token;
 use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,6 +21,8 @@ use std::time::Duration;
 /// The state: see the file's head.
 pub struct Replication {
     pub(super) engine: Arc<Engine>,
+    /// The keys of connections to masters and of clients.
+    pub tls: Arc<Tls>,
     /// The name of this process among those that follow each other.
     pub(super) node: Token,
     pub(super) progress: Arc<Progress>,
@@ -38,11 +41,11 @@ pub(super) struct State {
     /// Rises with each change of the master.
     pub(super) version: u64,
     /// Connections to the master, each by its number.
-    streams: BTreeMap<u64, TcpStream>,
+    streams: BTreeMap<u64, Socket>,
     /// The nodes that the master's records come from.
     pub(super) upstream_nodes: Vec<Token>,
     /// Connections of replicas, each with its thread.
-    pub(super) feeds: Vec<(TcpStream, JoinHandle<()>)>,
+    pub(super) feeds: Vec<(Socket, JoinHandle<()>)>,
     pub(super) link: Option<JoinHandle<()>>,
     /// The thread of a failover.
     pub(super) failover: Option<JoinHandle<()>>,
@@ -73,9 +76,10 @@ pub enum Answer {
 
 impl Replication {
     /// Makes the state for an engine that does not serve yet.
-    pub fn new(engine: &Arc<Engine>) -> Arc<Replication> {
+    pub fn new(engine: &Arc<Engine>, tls: &Arc<Tls>) -> Arc<Replication> {
         Arc::new(Replication {
             engine: engine.clone(),
+            tls: tls.clone(),
             node: Token(DirectoryId::random().0),
             progress: Arc::default(),
             copies: Copies::new(engine.settings.clone()),
@@ -181,7 +185,7 @@ impl Replication {
     ///
     /// # Errors
     /// The master is another one already.
-    pub(super) fn register(&self, version: u64, stream: TcpStream) -> io::Result<Registered<'_>> {
+    pub(super) fn register(&self, version: u64, stream: Socket) -> io::Result<Registered<'_>> {
         let mut state = self.state();
         if state.version != version || self.engine_is_closing() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the master is another one by now"));
@@ -205,18 +209,12 @@ impl Replication {
 impl State {
     /// Has threads go on that wait for the master.
     pub(super) fn end_streams(&self) {
-        for stream in self.streams.values() {
-            // The connection may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.streams.values().for_each(Socket::shutdown);
     }
 
     /// Ends the connections of replicas.
     pub(super) fn end_feeds(&self) {
-        for (stream, _) in &self.feeds {
-            // The connection may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.feeds.iter().for_each(|(socket, _)| socket.shutdown());
     }
 }
 

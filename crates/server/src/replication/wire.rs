@@ -1,15 +1,16 @@
 //! Frames over a socket, for threads that may wait.
 
+use crate::socket::Socket;
 use crate::stream::peer_of;
 use haypile_commands::host::ClientType;
-use haypile_engine::{Engine, ShownServer};
+use haypile_engine::{Engine, Names, ShownServer};
 use haypile_replication::Sink;
 use haypile_replication::frame::{self, Decoded, Frame};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::io::{self, Error, ErrorKind, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{self, Error, ErrorKind};
+use std::sync::Arc;
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
@@ -21,20 +22,14 @@ pub const SEND_BYTES: usize = 256 << 10;
 const KEPT_BYTES: usize = 4 << 20;
 
 /// Shows a connection in CLIENT LIST, until what is returned is dropped. CLIENT KILL closes it.
-///
-/// # Errors
-/// There is no further handle of the connection.
-pub fn show<'e>(engine: &'e Engine, kind: ClientType, stream: &TcpStream) -> io::Result<ShownServer<'e>> {
-    let handle = stream.try_clone()?;
-    Ok(engine.show_server(kind, peer_of(stream), move || {
-        // The connection may have ended already.
-        let _ = handle.shutdown(Shutdown::Both);
-    }))
+pub fn show<'e>(engine: &'e Engine, kind: ClientType, names: &Arc<Names>, socket: &Socket) -> ShownServer<'e> {
+    let handle = socket.clone();
+    engine.show_server(kind, peer_of(socket.tcp()), names, move || handle.shutdown())
 }
 
 /// The frames that come in.
 pub struct Incoming {
-    stream: TcpStream,
+    socket: Socket,
     buffer: Vec<u8>,
     /// Bytes of the buffer that were taken as frames.
     taken: Cell<usize>,
@@ -44,8 +39,8 @@ pub struct Incoming {
 
 impl Incoming {
     /// Takes a stream of which some bytes have been read already.
-    pub fn new(stream: TcpStream, read: Vec<u8>) -> Incoming {
-        Incoming { stream, buffer: read, taken: Cell::new(0), lacks: Cell::new(1) }
+    pub fn new(socket: Socket, read: Vec<u8>) -> Incoming {
+        Incoming { socket, buffer: read, taken: Cell::new(0), lacks: Cell::new(1) }
     }
 
     /// Returns the next frame that has come as a whole.
@@ -66,6 +61,25 @@ impl Incoming {
         }
     }
 
+    /// Reads behind the bytes that the buffer has.
+    fn read(&mut self) -> io::Result<usize> {
+        match &self.socket {
+            Socket::Plain(tcp) => loop {
+                match rustix::io::read(&**tcp, spare_capacity(&mut self.buffer)) {
+                    Err(Errno::INTR) => {}
+                    read => return read.map_err(Error::from),
+                }
+            },
+            Socket::Encrypted(encrypted) => {
+                let have = self.buffer.len();
+                self.buffer.resize(self.buffer.capacity(), 0);
+                let read = encrypted.read(&mut self.buffer[have..]);
+                self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
+                read
+            }
+        }
+    }
+
     /// Receives more bytes; false if none have come within the stream's time.
     ///
     /// # Errors
@@ -79,13 +93,7 @@ impl Incoming {
         let have = self.buffer.len();
         // The sender's claim is believed as far as bytes have come for it.
         self.buffer.reserve(RECEIVE_BYTES.max(self.lacks.get().min(have)));
-        let read = loop {
-            match rustix::io::read(&self.stream, spare_capacity(&mut self.buffer)) {
-                Err(Errno::INTR) => {}
-                read => break read,
-            }
-        };
-        match read.map_err(Error::from) {
+        match self.read() {
             Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
             Ok(_) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
@@ -96,7 +104,7 @@ impl Incoming {
 
 /// The frames that go out.
 pub struct Outgoing {
-    stream: TcpStream,
+    socket: Socket,
     buffer: Vec<u8>,
 }
 
@@ -109,13 +117,13 @@ impl Sink for Outgoing {
 }
 
 impl Outgoing {
-    pub fn new(stream: TcpStream) -> Outgoing {
-        Outgoing { stream, buffer: Vec::new() }
+    pub fn new(socket: Socket) -> Outgoing {
+        Outgoing { socket, buffer: Vec::new() }
     }
 
     /// Sends the gathered frames.
     pub fn flush(&mut self) -> io::Result<()> {
-        let sent = self.stream.write_all(&self.buffer);
+        let sent = self.socket.write_all(&self.buffer);
         self.buffer.clear();
         if self.buffer.capacity() > KEPT_BYTES {
             self.buffer = Vec::new();

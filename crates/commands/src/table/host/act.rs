@@ -94,8 +94,8 @@ pub enum Act {
     /// Reads the file of users again, or writes it, on a thread that may wait for the disk.
     LoadUsers,
     SaveUsers,
-    /// Adds a denial to ACL LOG.
-    NoteDenial(Denial),
+    /// Adds a denial that has happened so often to ACL LOG.
+    NoteDenial(Denial, u64),
     /// Forgets all entries of ACL LOG.
     ResetDenials,
     /// Gives up a failover. An error if there is none.
@@ -115,14 +115,18 @@ impl Act {
                 | Act::DeleteUsers(_)
                 | Act::LoadUsers
                 | Act::SaveUsers
-                | Act::NoteDenial(_)
+                | Act::NoteDenial(..)
                 | Act::ResetDenials
         )
     }
 
     /// Whether only a thread that may wait carries the act out.
     pub fn may_block(&self) -> bool {
-        matches!(self, Act::RewriteConfig | Act::PurgeMemory | Act::LoadUsers | Act::SaveUsers)
+        match self {
+            Act::RewriteConfig | Act::PurgeMemory | Act::LoadUsers | Act::SaveUsers => true,
+            Act::SetConfig(pairs) => pairs.iter().any(|(name, _)| haypile_config::reads_files(name)),
+            _ => false,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::clients::client::Names;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, State};
 use crate::run::host::SessionHost;
+use haypile_acl::User;
 use haypile_acl::user::DEFAULT;
 use haypile_commands::host::{Connection, Library, Replies, SessionChange};
 use haypile_resp::Protocol;
@@ -71,10 +72,7 @@ impl SessionHost<'_, '_> {
             // A client that gets no replies at all skips none.
             SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
             SessionChange::Replies(replies) => state.replies = replies,
-            SessionChange::Login(user) => {
-                state.changing_names().user = (**user.name() != *DEFAULT).then(|| user.name().clone());
-                (state.authenticated, state.user) = (true, user);
-            }
+            SessionChange::Login(user) => state.changing().log_in(user),
             SessionChange::Protocol(protocol) => state.changing().protocol = protocol,
             SessionChange::Monitor => state.changing().monitors = true,
             SessionChange::Name(name) => state.changing_names().name = name,
@@ -91,6 +89,13 @@ impl State {
     pub(super) fn changing(&mut self) -> &mut State {
         self.changed = true;
         self
+    }
+
+    /// Makes the client act as a user that was authenticated.
+    pub(in crate::run) fn log_in(&mut self, user: Arc<User>) {
+        let name = (**user.name() != *DEFAULT).then(|| user.name().clone());
+        Arc::make_mut(&mut self.names).user = name;
+        (self.authenticated, self.user) = (true, user);
     }
 
     fn changing_names(&mut self) -> &mut Names {

@@ -1,18 +1,32 @@
 //! Connections of replication in CLIENT LIST, which no event loop serves, and their end by CLIENT KILL.
 
-use crate::clients::client::{Client, Peer, PeerServer};
+use crate::clients::client::{Client, Names, Peer, PeerServer};
 use crate::run::engine::Engine;
 use haypile_commands::host::ClientType;
 use std::sync::Arc;
 
 impl Engine {
     /// Shows a connection of replication among the clients, until what is returned is dropped. CLIENT KILL calls
-    /// `end`.
-    pub fn show_server(&self, kind: ClientType, peer: Peer, end: impl Fn() + Send + Sync + 'static) -> ShownServer<'_> {
+    /// `end`, and so does the end of the user that it is logged in as.
+    pub fn show_server(
+        &self,
+        kind: ClientType,
+        peer: Peer,
+        names: &Arc<Names>,
+        end: impl Fn() + Send + Sync + 'static,
+    ) -> ShownServer<'_> {
         let replconf = (kind == ClientType::Replica).then(|| self.table.find(b"replconf")).flatten();
         let (id, server) = (self.next_session(), PeerServer { kind, end: Box::new(end) });
         let command = replconf.map(|entry| entry.id);
-        self.clients.add(Arc::new(Client::of_server(id, peer, self.now_ms(), server, command)));
+        let client = Arc::new(Client::of_server(id, peer, self.now_ms(), server, command));
+        client.show_names(names);
+        self.clients.add(client.clone());
+        // Its user may have been removed before it was shown.
+        if let Some(user) = &names.user
+            && self.users().get(user).is_none()
+        {
+            self.close_client(&client);
+        }
         ShownServer(self, id)
     }
 }
