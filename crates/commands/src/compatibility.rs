@@ -189,6 +189,16 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "limits_of_output_count_at_once_and_for_the_whole_reply",
     },
     Difference {
+        commands: &["client|tracking"],
+        what: "SWAPDB tells those who track that nothing counts which they have kept; Redis tells nobody. Of a block's changes \
+               its client is told when it has ended, also of keys that the block has read behind a change. A change while a \
+               read waits for the disk is told, and the next one as well. A client with several prefixes gets one message for \
+               the keys of all of them. The table of keys takes no more than a 32nd of `maxmemory`, however many keys it may \
+               have.",
+        why: "A message too many costs a read, one too few leaves a wrong value with the client.",
+        test: "calls_of_a_script_and_of_a_block_are_reads_of_their_client",
+    },
+    Difference {
         commands: &["monitor"],
         what: "The line of a command comes before the messages that it sends, in Redis behind them. Of a HELLO or MIGRATE that \
                makes no sense no argument is shown, and of such a CONFIG SET none in the slow log.",

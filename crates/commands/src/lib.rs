@@ -57,8 +57,9 @@ pub use server::acl::wrong_rule;
 pub use table::{Access, Awaited, Body, Command, Control, ElementArgs, Flag, Selects, Tried};
 pub use table::{host, lookup};
 
-/// The version of Redis whose behaviour this server has; HELLO and INFO report it.
-pub const REDIS_VERSION: &str = "7.2.0";
+/// The version of Redis that clients are told: commands and replies are those of 7.2, and fields of hashes have
+/// deadlines as in 7.4, from which on libraries offer their caches (redis-py).
+pub const REDIS_VERSION: &str = "7.4.0";
 
 /// The entries of all groups, in the order of the documentation.
 pub(crate) fn groups() -> &'static [&'static [Command]] {

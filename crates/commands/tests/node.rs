@@ -176,7 +176,7 @@ fn lolwut_draws_and_names_the_version() {
     for line in ["LOLWUT", "LOLWUT VERSION 5", "LOLWUT VERSION", "LOLWUT version 99 1 2 3", "LOLWUT hay"] {
         let Reply::Verbatim("txt", text) = Session::default().call(line) else { panic!("{line}: a text") };
         let text = String::from_utf8(text.to_vec()).expect("a text");
-        assert!(text.ends_with("\nRedis ver. 7.2.0\n") && text.lines().count() > 5, "{line}: {text}");
+        assert!(text.ends_with("\nRedis ver. 7.4.0\n") && text.lines().count() > 5, "{line}: {text}");
     }
     fails("LOLWUT VERSION x", "ERR value is not an integer or out of range");
 }

@@ -61,7 +61,7 @@ fn hello_tells_about_the_server_in_the_protocol_agreed_on() {
     let greeting = |protocol| {
         Reply::Map(vec![
             (Reply::bulk("server"), Reply::bulk("redis")),
-            (Reply::bulk("version"), Reply::bulk("7.2.0")),
+            (Reply::bulk("version"), Reply::bulk(haypile_commands::REDIS_VERSION)),
             (Reply::bulk("proto"), Reply::Integer(protocol)),
             (Reply::bulk("id"), Reply::Integer(7)),
             (Reply::bulk("mode"), Reply::bulk("standalone")),

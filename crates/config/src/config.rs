@@ -103,6 +103,8 @@ pub struct Config {
     /// Users that are made have all channels.
     pub acl_all_channels: bool,
     pub acl_log_entries_max: usize,
+    /// Keys that client-side caching keeps track of; 0 = no bound.
+    pub tracking_keys_max: usize,
     /// The lines `user`, in order.
     pub users: Vec<UserLine>,
 
@@ -350,6 +352,7 @@ impl Config {
             requirepass: fields.text("requirepass"),
             aclfile: below_dir(fields.path("aclfile")),
             acl_all_channels: fields.choice("acl-pubsub-default", PUBSUB_DEFAULTS),
+            tracking_keys_max: usize::try_from(fields.int::<i64>("tracking-table-max-keys")).unwrap_or(0),
             acl_log_entries_max: usize::try_from(fields.int::<i64>("acllog-max-len")).unwrap_or(0),
             users: lines.users.clone(),
             replication: Replication::read(fields),

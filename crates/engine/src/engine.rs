@@ -7,6 +7,7 @@ use crate::clients::client_memory::ClientMemory;
 use crate::clients::pubsub::PubSub;
 use crate::clients::statistics::Statistics;
 use crate::clients::statistics::counters::{Count, Counters};
+use crate::clients::tracking::Tracking;
 use crate::keys::exclusion::Exclusion;
 use crate::keys::locks::Locks;
 use crate::keys::waiters::Waiters;
@@ -21,7 +22,7 @@ use crate::run::scripts::cache::Scripts;
 use arc_swap::ArcSwapOption;
 use haypile_commands::Table;
 use haypile_commands::host::Shutdown;
-use haypile_config::Settings;
+use haypile_config::{Config, Settings};
 use haypile_store::Store;
 use haypile_types::event;
 use std::hash::{BuildHasher, RandomState};
@@ -50,17 +51,16 @@ impl Engine {
         let counters = (0..workers).map(|_| Counters::new(table.ids())).collect();
         let events = Arc::new(AtomicU32::new(event::classes(&settings.config().keyspace_events)));
         let events_of_settings = events.clone();
-        settings.listen(move |_, _, after| {
-            events_of_settings.store(event::classes(&after.keyspace_events), Ordering::Relaxed);
-            Ok(())
+        follow(&settings, move |config| {
+            events_of_settings.store(event::classes(&config.keyspace_events), Ordering::Relaxed);
         });
         let client_memory = ClientMemory::new(workers, &settings.config(), process.memory_budget.clone());
         let client_memory = Arc::new(client_memory);
         let memory_of_settings = client_memory.clone();
-        settings.listen(move |_, _, after| {
-            memory_of_settings.configure(after);
-            Ok(())
-        });
+        follow(&settings, move |config| memory_of_settings.configure(config));
+        let tracking = Arc::new(Tracking::new(client_memory.clone(), &settings.config()));
+        let tracking_of_settings = tracking.clone();
+        follow(&settings, move |config| tracking_of_settings.configure(config));
         let seeds = RandomState::new();
         let run_id = (0..5u64).map(|part| format!("{:08x}", seeds.hash_one(part) as u32)).collect();
         Arc::new(Engine {
@@ -73,6 +73,7 @@ impl Engine {
             locks: Locks::default(),
             exclusion: Exclusion::new(workers),
             watches: Arc::default(),
+            tracking,
             waiters: Waiters::default(),
             clients: Clients::default(),
             accounts,
@@ -142,4 +143,12 @@ impl Engine {
     pub fn metrics(&self) -> String {
         crate::info::metrics::page(self)
     }
+}
+
+/// Has a part of the engine take over each configuration to come.
+fn follow(settings: &Settings, configure: impl Fn(&Config) + Send + Sync + 'static) {
+    settings.listen(move |_, _, next| {
+        configure(next);
+        Ok(())
+    });
 }

@@ -19,7 +19,7 @@ const CALLS: &str = "
     cluster KEYSLOT k|cluster LINKS|cluster MEET a 1|cluster MYID|cluster MYSHARDID|cluster NODES|cluster REPLICAS x|cluster REPLICATE x
     cluster RESET|cluster SAVECONFIG|cluster SET-CONFIG-EPOCH 1|cluster SETSLOT 1 STABLE|cluster SHARDS|cluster SLAVES x|cluster SLOTS
     readonly|readwrite|auth password|client GETNAME|client GETREDIR|client HELP|client ID|client INFO|client KILL ID 3|client LIST|client NO-EVICT ON
-    client NO-TOUCH ON|client PAUSE 100000 ALL|client REPLY OFF|client SETINFO LIB-NAME lib|client SETNAME me|client TRACKINGINFO
+    client NO-TOUCH ON|client PAUSE 100000 ALL|client REPLY OFF|client SETINFO LIB-NAME lib|client SETNAME me|client TRACKINGINFO|client TRACKING ON|client CACHING YES
     client UNBLOCK 4|client UNPAUSE|echo x|hello 3 SETNAME other|ping|quit|reset|select 5
     copy str new|del str list|dump str|exists str|expire str 100|expireat str 99999999999|expiretime str|keys *|move str 3
     migrate 127.0.0.1 1 str 0 10|object ENCODING str|object FREQ str|object HELP|object IDLETIME str|object REFCOUNT str|persist deadline
@@ -173,6 +173,7 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
         "blocked_clients",
         "monitor_clients",
         "total_watched_keys",
+        "tracking_clients",
     ] {
         see(field, server.info(OBSERVER, field));
     }

@@ -393,7 +393,7 @@ fn a_password_is_asked_for() {
             2: GET k => $-1
             2: RESET => +RESET
             2: GET k => {refused}
-            3: HELLO 3 AUTH default secret SETNAME me => %7 $6 server $5 redis $7 version $5 7.2.0 $5 proto :3 $2 id :4 $4 mode $10 standalone $4 role $6 master $7 modules *0
+            3: HELLO 3 AUTH default secret SETNAME me => %7 $6 server $5 redis $7 version $5 7.4.0 $5 proto :3 $2 id :4 $4 mode $10 standalone $4 role $6 master $7 modules *0
             "
         ),
     );

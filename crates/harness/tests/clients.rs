@@ -41,6 +41,24 @@ fn redis_py_works() {
     server.stop().expect("it stops cleanly");
 }
 
+/// The system's redis-py may have no client-side cache yet: the first run fetches one that has.
+#[test]
+fn redis_py_is_told_what_it_keeps_in_vain() {
+    const PACKAGE: &str = "redis==5.2.1";
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PACKAGE);
+    let (python, done) = (place.join("bin/python"), place.join("done"));
+    let (place, python) = (place.to_str().expect("the path is text"), python.to_str().expect("the path is text"));
+    if !done.exists() {
+        output("/usr/bin/python3", &["-m", "venv", "--clear", place], "");
+        output(python, &["-m", "pip", "install", "--quiet", PACKAGE], "");
+        std::fs::write(&done, "").expect("the directory was made");
+    }
+    let (server, _place) = start("cache");
+    let text = output(python, &["-", &server.port().to_string()], include_str!("data/caching.py"));
+    assert!(text.ends_with("all good\n"), "{text}");
+    server.stop().expect("it stops cleanly");
+}
+
 /// go-redis is built from its module, which the first build fetches.
 #[test]
 fn go_redis_works() {

@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Act, Answer, ClientFilter, ClientType, Host, Library, Paused, Replies, SessionChange};
 use crate::server::introspect::help;
+use crate::session::tracking;
 use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::{Reply, number};
 
@@ -36,10 +37,13 @@ const CLIENT: Command = Command {
         CLIENT_UNBLOCK,
         CLIENT_NO_EVICT,
         CLIENT_NO_TOUCH,
-        CLIENT_GETREDIR,
-        CLIENT_TRACKINGINFO,
+        tracking::TRACKING,
+        tracking::CACHING,
+        tracking::GETREDIR,
+        tracking::TRACKINGINFO,
         CLIENT_HELP,
     ],
+    keeps_caching: true,
     ..Command::USUAL
 };
 
@@ -428,45 +432,6 @@ const CLIENT_NO_TOUCH: Command = Command {
 
 fn client_no_touch(_: &mut dyn Host, args: Args) -> Result<Answer> {
     Ok(Answer::ok(SessionChange::NoTouch(yes_or_no(args, 2, "on", "off")?)))
-}
-
-const CLIENT_GETREDIR: Command = Command {
-    name: "getredir",
-    since: "6.0.0",
-    group: Group::Connection,
-    arity: Arity::exactly(2),
-    keys: Keys::NONE,
-    summary: "Returns the client that gets this connection's tracking messages, or -1.",
-    syntax: "",
-    body: Body::Host(client_getredir),
-    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};
-
-/// Answers -1, Redis's answer where client-side caching is off.
-fn client_getredir(_: &mut dyn Host, _: Args) -> Result<Reply> {
-    Ok(Reply::Integer(-1))
-}
-
-const CLIENT_TRACKINGINFO: Command = Command {
-    name: "trackinginfo",
-    since: "6.2.0",
-    group: Group::Connection,
-    arity: Arity::exactly(2),
-    keys: Keys::NONE,
-    summary: "Describes the connection's tracking.",
-    syntax: "",
-    body: Body::Host(client_trackinginfo),
-    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};
-
-fn client_trackinginfo(_: &mut dyn Host, _: Args) -> Result<Reply> {
-    Ok(Reply::Map(vec![
-        (Reply::bulk("flags"), Reply::Set(vec![Reply::bulk("off")])),
-        (Reply::bulk("redirect"), Reply::Integer(-1)),
-        (Reply::bulk("prefixes"), Reply::Array(Vec::new())),
-    ]))
 }
 
 const CLIENT_HELP: Command = Command {

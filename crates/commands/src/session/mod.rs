@@ -4,4 +4,5 @@ pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod monitor;
 pub(crate) mod pubsub;
+pub(crate) mod tracking;
 pub(crate) mod transactions;

@@ -17,6 +17,7 @@ const MULTI: Command = Command {
     body: Body::Engine(Control::Multi),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
     runs_in_multi: true,
+    keeps_caching: true,
     ..Command::USUAL
 };
 

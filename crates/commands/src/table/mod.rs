@@ -59,6 +59,8 @@ pub struct Command {
     pub runs_in_multi: bool,
     /// The command runs although its client has subscriptions and speaks RESP2.
     pub runs_while_bound: bool,
+    /// The command leaves what CLIENT CACHING has said to the one behind it.
+    pub keeps_caching: bool,
     /// The subscriptions that the command begins or ends.
     pub subscribes: Option<Subscribes>,
     /// The command sends a message to the channel that argument 1 names.
@@ -356,6 +358,7 @@ impl Command {
         elements: None,
         runs_in_multi: false,
         runs_while_bound: false,
+        keeps_caching: false,
         subscribes: None,
         publishes: false,
         databases: Databases::Selected,

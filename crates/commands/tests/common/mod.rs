@@ -5,7 +5,8 @@ use haypile_commands::function::Functions;
 use haypile_commands::host::{
     Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
     InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replication, Replies, Role, Rows,
-    RunningFunction, Scripts, SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
+    RunningFunction, Scripts, SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Tracking, TrackingOptions,
+    Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -27,6 +28,8 @@ pub struct Session {
     /// The user that the client has logged in as.
     pub user: Option<Arc<User>>,
     pub default_user: OnceLock<Arc<User>>,
+    pub tracking: Option<TrackingOptions>,
+    pub caches_next: bool,
     pub closing: bool,
     /// The master that it was told to follow, or none.
     pub follows: Option<Option<(String, u16)>>,
@@ -111,6 +114,8 @@ impl Session {
             SessionChange::Replies(replies) => self.replies = replies,
             SessionChange::NoEvict(on) => self.done.push(format!("no-evict {on}")),
             SessionChange::NoTouch(on) => self.done.push(format!("no-touch {on}")),
+            SessionChange::Track(options) => self.tracking = options,
+            SessionChange::CacheNext => self.caches_next = true,
             SessionChange::Monitor => self.done.push("monitor".to_owned()),
             SessionChange::Close => self.closing = true,
             SessionChange::HandOver(words) => self.handed_over = Some(words),
@@ -271,6 +276,24 @@ impl PubSub for Session {
 
     fn patterns(&self) -> usize {
         self.subscriptions(Channels::Pattern).len()
+    }
+}
+
+impl Tracking for Session {
+    fn tracking(&self) -> Option<&TrackingOptions> {
+        self.tracking.as_ref()
+    }
+
+    fn caches_next(&self) -> bool {
+        self.caches_next
+    }
+
+    fn redirect_is_broken(&self) -> bool {
+        false
+    }
+
+    fn has_client(&self, id: u64) -> bool {
+        id < 10
     }
 }
 

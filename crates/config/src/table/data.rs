@@ -41,7 +41,13 @@ pub(super) const ROWS: &[Row] = &[
         "Time after which a script makes others see BUSY.",
     )
     .alias("lua-time-limit"),
-    Row::harmless("tracking-table-max-keys", LONG, "1000000", "Keys that client-side caching keeps track of."),
+    Row::used(
+        "tracking-table-max-keys",
+        LONG,
+        "1000000",
+        "Keys that client-side caching keeps track of, which also take no more than a 32nd of `maxmemory`; 0 is no bound \
+         of their number.",
+    ),
 ];
 
 pub(super) const MONITORING: &[Row] = &[

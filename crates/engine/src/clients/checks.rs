@@ -22,6 +22,8 @@ pub(crate) const UNAUTHENTICATED: u32 = 8;
 pub(crate) const BOUND: u32 = 16;
 /// The client's user may not do everything.
 pub(crate) const RESTRICTED: u32 = 128;
+/// The client's reads are noted, because it keeps what it reads.
+pub(crate) const TRACKS: u32 = 256;
 /// The client is in MONITOR, which to Redis is a kind of replica.
 pub(crate) const MONITORS: u32 = 32;
 
@@ -171,6 +173,9 @@ impl State {
         }
         if self.is_bound() {
             bits |= BOUND;
+        }
+        if self.tracker.as_ref().is_some_and(|tracker| tracker.notes_reads()) {
+            bits |= TRACKS;
         }
         if self.monitors {
             bits |= MONITORS;

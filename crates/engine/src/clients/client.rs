@@ -57,6 +57,8 @@ pub struct Client {
     database: AtomicU32,
     protocol: AtomicU32,
     flags: AtomicU32,
+    /// The client that is sent this one's messages about keys; 0 is itself, -1 none.
+    redirect: AtomicI64,
     subscriptions: [AtomicU32; 3],
     /// Queued commands of a transaction, -1 outside of one.
     queued: AtomicI64,
@@ -108,6 +110,9 @@ enum Fact {
     PubSub,
     Multi,
     Blocked,
+    Tracks,
+    RedirectBroken,
+    Broadcast,
     Dirty,
     Closing,
     Unix,
@@ -115,13 +120,16 @@ enum Fact {
     NoTouch,
 }
 
-const FACTS: [(Fact, char); 11] = [
+const FACTS: [(Fact, char); 14] = [
     (Fact::Replica, 'S'),
     (Fact::Master, 'M'),
     (Fact::Monitor, 'O'),
     (Fact::PubSub, 'P'),
     (Fact::Multi, 'x'),
     (Fact::Blocked, 'b'),
+    (Fact::Tracks, 't'),
+    (Fact::RedirectBroken, 'R'),
+    (Fact::Broadcast, 'B'),
     (Fact::Dirty, 'd'),
     (Fact::Closing, 'c'),
     (Fact::Unix, 'U'),
@@ -142,6 +150,7 @@ impl Client {
             database: AtomicU32::new(0),
             protocol: AtomicU32::new(2),
             flags: AtomicU32::new(0),
+            redirect: AtomicI64::new(-1),
             subscriptions: Default::default(),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
@@ -184,11 +193,16 @@ impl Client {
         self.queued.store(queued, Ordering::Relaxed);
         self.queued_bytes.store(session.queued_bytes(), Ordering::Relaxed);
         self.argument_bytes.store(session.argument_bytes(), Ordering::Relaxed);
+        let tracker = state.tracker.as_deref();
+        self.redirect.store(tracker.map_or(-1, |tracker| tracker.options.redirect as i64), Ordering::Relaxed);
         let facts = [
             (Fact::Monitor, state.monitors),
             (Fact::PubSub, !state.subscriptions.is_empty()),
             (Fact::Multi, queued >= 0),
             (Fact::Blocked, session.is_waiting()),
+            (Fact::Tracks, tracker.is_some()),
+            (Fact::RedirectBroken, tracker.is_some_and(|tracker| tracker.is_broken.load(Ordering::Relaxed))),
+            (Fact::Broadcast, tracker.is_some_and(|tracker| !tracker.notes_reads())),
             (Fact::Dirty, session.watching.as_ref().is_some_and(|watching| watching.is_outdated())),
             (Fact::Closing, state.closing),
             (Fact::NoEvict, state.no_evict),
@@ -301,7 +315,7 @@ impl Client {
             ("events", &if output > 0 { "rw" } else { "r" }),
             ("cmd", &command),
             ("user", &shown_name(names.user.as_ref())),
-            ("redir", &-1),
+            ("redir", &self.redirect.load(Ordering::Relaxed)),
             ("resp", &self.protocol.load(Ordering::Relaxed)),
         ];
         for (name, value) in fields {

@@ -9,6 +9,7 @@ use crate::clients::pubsub::{Message, Payload};
 use crate::clients::session::{Event, What};
 use crate::keys::waiters::Bell;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use haypile_log::Index;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,6 +44,19 @@ pub(crate) enum Notice {
     Close(u64),
     /// This session's user may have lost channels that it is subscribed to.
     Recheck(u64),
+    /// The values that this session, or one that it hears for, has kept of these keys count no more; those of all keys,
+    /// if none are named. It depends on the record `gate`.
+    Invalidate {
+        session: u64,
+        is_redirected: bool,
+        keys: Option<Arc<Payload>>,
+        gate: Index,
+    },
+    /// The client that was to be sent this session's messages has gone.
+    RedirectBroken {
+        session: u64,
+        redirect: u64,
+    },
     /// CLIENT PAUSE has ended.
     Resume,
     /// Clients that have gone have left many subscriptions.
@@ -119,6 +133,11 @@ impl Notice {
         match self {
             Notice::Message(message) => message.bytes(),
             Notice::Line(line) => line.own_and_shared_bytes(),
+            Notice::Invalidate { keys, .. } => {
+                let (own, shared) = keys.as_ref().map_or((0, 0), |keys| keys.own_and_shared_bytes());
+                (own + size_of::<Notice>(), shared)
+            }
+            Notice::RedirectBroken { .. } => (size_of::<Notice>(), 0),
             Notice::Close(_) | Notice::Recheck(_) | Notice::Resume | Notice::Departed => (0, 0),
         }
     }

@@ -15,5 +15,7 @@ pub(crate) mod inbox;
 pub(crate) mod parts;
 pub(crate) mod patterns;
 pub(crate) mod pubsub;
+pub(crate) mod push;
+pub(crate) mod tracking;
 
 pub(crate) mod statistics;

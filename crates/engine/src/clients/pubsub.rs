@@ -8,7 +8,6 @@
 use crate::clients::client_memory::ClientMemory;
 use crate::clients::parts::PartedMap;
 use crate::clients::patterns::Patterns;
-use crate::clients::session::Session;
 use foldhash::fast::RandomState;
 use haypile_commands::host::{Audience, Channels};
 use haypile_log::Index;
@@ -132,7 +131,7 @@ impl Message {
 }
 
 /// Encodes the head of a push, before its payload: these bulk strings, in RESP2. In RESP3 only the first byte differs.
-fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(parts.iter().map(|part| part.len() + 16).sum());
     write::push_len(Protocol::Resp2, &mut out, parts.len() + 1);
     parts.iter().for_each(|part| write::bulk(&mut out, part));
@@ -144,7 +143,7 @@ fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
 pub struct Payload {
     bytes: Box<[u8]>,
     /// The memory that a long payload is counted in.
-    counted: Option<Arc<ClientMemory>>,
+    pub(crate) counted: Option<Arc<ClientMemory>>,
 }
 
 /// A payload from this length on is not copied for each who gets it.
@@ -246,7 +245,7 @@ impl Deferred {
         (self.bytes.capacity(), self.shared_bytes)
     }
 
-    fn move_to(self, out: &mut impl Sink) {
+    pub fn move_to(self, out: &mut impl Sink) {
         let mut from = 0;
         for (at, payload) in &self.shared {
             out.bytes().extend_from_slice(&self.bytes[from..*at]);
@@ -484,58 +483,9 @@ pub struct Change {
     pub subscribed: bool,
 }
 
-impl Session {
-    /// Appends a message, whose head is given in RESP2, unless a reply is half out: then it follows that. The record
-    /// that it depends on was noted before, by `Engine::depend`.
-    pub fn push(&mut self, head: &[u8], payload: &Arc<Payload>, out: &mut impl Sink) {
-        match self.is_half_out() || !self.deferred.is_empty() {
-            true => append(head, payload, self.state.protocol, &mut self.deferred),
-            false => append(head, payload, self.state.protocol, out),
-        }
-    }
-
-    /// Appends the messages that have waited for the end of a long reply, if it has ended: to be called after each
-    /// turn.
-    #[inline]
-    pub fn push_deferred(&mut self, out: &mut impl Sink) {
-        if !self.deferred.is_empty() && !self.is_half_out() {
-            std::mem::take(&mut self.deferred).move_to(out);
-        }
-    }
-}
-
-fn append(head: &[u8], payload: &Arc<Payload>, protocol: Protocol, out: &mut impl Sink) {
-    let bytes = out.bytes();
-    let start = bytes.len();
-    bytes.extend_from_slice(head);
-    if protocol == Protocol::Resp3 && bytes.get(start) == Some(&b'*') {
-        bytes[start] = b'>';
-    }
-    match payload.counted {
-        Some(_) => out.share(payload),
-        None => bytes.extend_from_slice(&payload.bytes),
-    }
-}
-
-/// The reply of SUBSCRIBE and its relatives for one name has the form of a message, made by the command.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haypile_resp::Reply;
-
-    #[test]
-    fn a_message_is_encoded_as_its_reply_would_be() {
-        let reply = Reply::Push(["message", "ch", "text"].map(Reply::bulk).into());
-        let head = encode_head(&[b"message", b"ch"]);
-        let config = haypile_config::Config::defaults(std::path::Path::new("/"));
-        let payload = Payload::bulk(b"text", &Arc::new(ClientMemory::new(1, &config, Arc::default())));
-        for protocol in [Protocol::Resp2, Protocol::Resp3] {
-            let (mut ours, mut expected) = (Vec::new(), Vec::new());
-            append(&head, &payload, protocol, &mut ours);
-            reply.encode(protocol, &mut expected);
-            assert_eq!(ours, expected);
-        }
-    }
 
     #[test]
     fn an_audience_counts_names_and_patterns_of_all_loops() {

@@ -11,6 +11,7 @@ use crate::clients::client_memory::Counted;
 use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
 use crate::clients::statistics::{Called, Moment, Timed, Unacknowledged};
 use crate::clients::steps::Steps;
+use crate::clients::tracking::{Caching, Tracker};
 use crate::keys::gate::StoreGate;
 use crate::keys::locks::Turn;
 use crate::keys::waiters::Waiter;
@@ -44,6 +45,9 @@ pub struct State {
     /// The client is shown all commands: MONITOR.
     pub monitors: bool,
     pub subscriptions: Arc<Subscriptions>,
+    /// How the client is told of keys that change, if it is.
+    pub(crate) tracker: Option<Arc<Tracker>>,
+    pub(crate) caching: Caching,
     /// The connection ends after the reply.
     pub closing: bool,
     /// The client is on the same host.
@@ -80,6 +84,8 @@ pub struct Session {
     pub(crate) checks: u32,
     /// The session is counted among those in MONITOR.
     pub(crate) is_monitor: bool,
+    /// The tracker by which others find the session.
+    pub(crate) shown_tracker: Option<Arc<Tracker>>,
     /// The command that ran last.
     pub(crate) last_command: Option<CommandId>,
     /// Messages that wait for the end of a long reply.
@@ -299,6 +305,7 @@ impl Session {
             parser: Parser::new(Limits { authenticated: state.authenticated, ..limits }),
             state,
             is_monitor: false,
+            shown_tracker: None,
             last_command: None,
             deferred: Deferred::default(),
             away_bytes: 0,
@@ -498,6 +505,7 @@ impl Session {
     #[inline]
     pub(crate) fn bytes(&self) -> (usize, usize) {
         let own = self.queued_bytes() + self.argument_bytes() + self.reply_bytes() + self.state.subscriptions.bytes();
+        let own = own + self.shown_tracker.as_ref().map_or(0, |tracker| tracker.bytes());
         let (deferred, shared) = self.deferred.own_and_shared_bytes();
         (IDLE_BYTES + own + deferred, shared)
     }

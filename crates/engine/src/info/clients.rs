@@ -29,7 +29,11 @@ pub(super) const FIELDS: &[Field] = &[
         "Clients that wait for keys (BLPOP and its relatives), whose reply is held back (WAIT, WAITAOF), or whose command \
          waits for the end of a CLIENT PAUSE.",
     ),
-    constant("tracking_clients", "0", "There is no client-side caching yet."),
+    gauge(
+        "tracking_clients",
+        |engine| engine.tracking.clients() as u64,
+        "Clients that are told of keys that change (CLIENT TRACKING).",
+    ),
     constant("clients_in_timeout_table", "0", "Each event loop keeps the times of its own clients."),
     gauge("total_watched_keys", |engine| engine.watches.count() as u64, "Keys that clients watch."),
     gauge("total_blocking_keys", |engine| engine.waiters.keys() as u64, "Keys that clients wait for."),

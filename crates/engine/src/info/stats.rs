@@ -11,7 +11,6 @@ const NO_REPLICAS: &str = "There are no replicas yet.";
 const NO_EVICTION: &str = "Nothing is evicted.";
 const NO_FORK: &str = "Nothing is forked.";
 const NO_DEFRAG: &str = "The allocator needs no help.";
-const NO_TRACKING: &str = "There is no client-side caching yet.";
 const NO_SAMPLING: &str = "Expired keys are found by their deadlines, not by sampling.";
 const NO_IO_THREADS: &str = "Event loops read and write themselves.";
 
@@ -114,9 +113,13 @@ pub(super) const FIELDS: &[Field] = &[
     constant("active_defrag_key_misses", "0", NO_DEFRAG),
     constant("total_active_defrag_time", "0", NO_DEFRAG),
     constant("current_active_defrag_time", "0", NO_DEFRAG),
-    constant("tracking_total_keys", "0", NO_TRACKING),
-    constant("tracking_total_items", "0", NO_TRACKING),
-    constant("tracking_total_prefixes", "0", NO_TRACKING),
+    gauge(
+        "tracking_total_keys",
+        |engine| engine.tracking.keys() as u64,
+        "Keys of which some client is told when they change, because it has read them.",
+    ),
+    gauge("tracking_total_items", |engine| engine.tracking.items() as u64, "The clients of all these keys together."),
+    gauge("tracking_total_prefixes", |engine| engine.tracking.prefixes() as u64, "Prefixes that clients listen to."),
     constant("unexpected_error_replies", "0", "There are no replicas that could send errors."),
     counter(
         "total_error_replies",

@@ -1,6 +1,6 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, MONITORED, RESTRICTED, STALE};
+use crate::clients::checks::{CONGESTED, MONITORED, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -99,6 +99,10 @@ impl WorkerState {
         if bits & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
             self.show_monitors(engine, session, entry, call.args);
         }
+        if session.checks & TRACKS != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
+            engine.begin_tracked(&mut session.state, entry);
+            engine.note_read(&session.state, entry, call.args.into());
+        }
         Checked::Go
     }
 
@@ -176,7 +180,7 @@ fn may_change(engine: &Engine, session: &Session, entry: &Entry) -> bool {
 
 /// Whether it may add to the inboxes: messages, lines of MONITOR, or events.
 fn sends(engine: &Engine, session: &Session, entry: &Entry) -> bool {
-    let writes_send = engine.events() != 0;
+    let writes_send = engine.events() != 0 || engine.tracking.any();
     let flags: &[Flag] = if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] };
     let is_shown = engine.checks.bits() & MONITORED != 0 && crate::run::monitor::is_shown(entry);
     is_shown || has_any(engine, session, entry, flags)

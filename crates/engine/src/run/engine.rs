@@ -13,6 +13,7 @@ use crate::clients::pubsub::PubSub;
 use crate::clients::session::State;
 use crate::clients::statistics::counters::{Count, Counters};
 use crate::clients::statistics::{Moment, Statistics};
+use crate::clients::tracking::Tracking;
 use crate::keys::exclusion::Exclusion;
 use crate::keys::locks::Locks;
 use crate::keys::waiters::End;
@@ -32,6 +33,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::{CommandTimes, InfoSection, Shutdown};
 use haypile_commands::{CommandId, Error, Table};
 use haypile_config::{Changed, Settings};
+use haypile_log::Index;
 use haypile_resp::{Limits, Reply};
 use haypile_store::{Lookups, Store, Txn};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -116,6 +118,7 @@ pub struct Engine {
     pub(crate) locks: Locks,
     pub(crate) exclusion: Exclusion,
     pub(crate) watches: Arc<Watches>,
+    pub(crate) tracking: Arc<Tracking>,
     pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
     pub(crate) accounts: Arc<Accounts>,
@@ -203,6 +206,8 @@ impl Engine {
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();
+        // They may be other data.
+        self.invalidate_all(Index(0));
         // Sessions whose replies are held back may have looked while there was no store.
         self.blocked.look_again();
     }

@@ -58,6 +58,10 @@ impl WorkerState {
             if next != Next::Read {
                 return Turn { consumed: 0, commands: 0, next };
             }
+            if session.state.tracker.is_some() {
+                // They come before the next reply, however many of these have to wait.
+                session.push_deferred(out);
+            }
         }
         if session.limits_version != self.limits_version || self.limits_version != engine.settings.version() {
             self.refresh_limits(engine);
@@ -106,6 +110,9 @@ impl WorkerState {
             session.pins = None;
         }
         self.ahead = ahead;
+        if let Some(tracker) = session.state.tracker.as_ref().filter(|_| !session.is_waiting()) {
+            tracker.on_answered();
+        }
         Turn { consumed, commands, next }
     }
 
@@ -169,7 +176,8 @@ impl WorkerState {
                 return (bytes, commands, Next::Yield);
             }
             // Messages that this command has sent to its own client come before the next reply.
-            if session.listens() && self.inbox.has_notices() {
+            let tracks = session.state.tracker.as_ref().inspect(|tracker| tracker.on_answered()).is_some();
+            if (tracks || session.listens()) && self.inbox.has_notices() {
                 return (bytes, commands, Next::Yield);
             }
         }

@@ -201,7 +201,7 @@ fn expire_key(
             Lapsed::Nothing => {}
         }
         // A deadline that is not its key's any more goes too; and some wait for the end of a stream.
-        conclude(engine, store, &mut txn, Some(&mut service), Keeps::Effects)?;
+        conclude(engine, store, &mut txn, Some(&mut service), Keeps::Effects, 0)?;
         Ok(lapsed)
     });
     drop(service);

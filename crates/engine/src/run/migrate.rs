@@ -281,6 +281,11 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
+    /// The session, as far as it matters to those who are told of changed keys.
+    fn by(&self) -> u64 {
+        self.state.tracker.as_ref().map_or(0, |tracker| tracker.session)
+    }
+
     /// A key as it is to be sent, how long it has to live (0 for ever), and how many exclusive runs have ended.
     fn pack(&mut self, at: usize) -> Result<Option<(Parcel, u64, u64)>, Error> {
         let name = self.args.get(at);
@@ -291,7 +296,7 @@ impl<'a> Exchange<'a> {
             prepare(engine, &mut txn, exchange.place(), !exchange.state.no_touch);
             let mut packed = migrate::pack(&mut txn, name);
             if packed.is_ok() {
-                match conclude(engine, store, &mut txn, None, Keeps::Nothing) {
+                match conclude(engine, store, &mut txn, None, Keeps::Nothing, exchange.by()) {
                     Ok(()) => engine.add_lookups(txn.lookups()),
                     Err(stop) => packed = Err(Error::Stop(stop)),
                 }
@@ -422,7 +427,7 @@ impl<'a> Exchange<'a> {
                 migrate::remove(&mut txn, name)?;
             }
             let mut service = Service::new(engine, store, place);
-            conclude(engine, store, &mut txn, serves.then_some(&mut service), Keeps::Effects)?;
+            conclude(engine, store, &mut txn, serves.then_some(&mut service), Keeps::Effects, exchange.by())?;
             exchange.gate = exchange.gate.max(txn.gate());
             Ok(is_same)
         })

@@ -43,11 +43,12 @@ pub(crate) fn prepare(engine: &Engine, txn: &mut Txn<'_>, place: Place<'_>, touc
     }
 }
 
-/// Concludes a run that its command has not refused, under the locks of its keys.
+/// Concludes a run that its command has not refused, under the locks of its keys. `by` is the session that it runs for;
+/// 0 is none.
 ///
-/// Invariant: this is the only caller of `Txn::commit`. Whether anybody watches is asked after the commit: a WATCH that
-/// this look misses came later, so what its session reads next is the committed value. A look before the commit would
-/// miss sessions that read the value before it.
+/// Invariant: this is the only caller of `Txn::commit`. Whether anybody watches or tracks is asked after the commit: a
+/// WATCH that this look misses came later, so what its session reads next is the committed value. A look before the
+/// commit would miss sessions that read the value before it.
 ///
 /// # Errors
 /// The run has no effect: it is to be repeated, or its effects are refused.
@@ -58,6 +59,7 @@ pub(crate) fn conclude(
     txn: &mut Txn<'_>,
     mut service: Option<&mut Service<'_>>,
     keeps: Keeps,
+    by: u64,
 ) -> Result<(), Stop> {
     if let Some(service) = &mut service {
         service.serve(txn)?;
@@ -77,6 +79,9 @@ pub(crate) fn conclude(
                 engine.count_expired(txn);
                 if engine.watches.any() {
                     engine.watches.on_commit(txn);
+                }
+                if engine.tracking.any() {
+                    engine.invalidate_changed(txn, by);
                 }
                 for (database, name, until_ms) in &exchanged {
                     engine.watches.on_exchange(*database, name, *until_ms);

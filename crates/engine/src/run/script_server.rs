@@ -195,6 +195,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         let keys = self.claim(entry, Args::from(args))?;
         let args = Args::with_keys(args, &keys);
         let may_wait = self.mode == Mode::Disk;
+        self.engine.note_read(&self.state, entry, args);
         let (engine, session, state) = (self.engine, self.session, &mut self.state);
         let mut host = SessionHost { engine, session, state, txn: Some(&mut *self.txn), may_wait };
         let reply = call(&mut host, entry, args).and_then(|answer| host.note(answer))?;

@@ -233,7 +233,7 @@ impl WorkerState {
         };
         if deferral.is_none()
             && attempted.reply.is_ok()
-            && let Err(stop) = conclude(engine, store, &mut txn, None, short.keeps)
+            && let Err(stop) = conclude(engine, store, &mut txn, None, short.keeps, session.id)
         {
             attempted.reply = Err(Error::Stop(stop));
         }

@@ -44,6 +44,10 @@ impl WorkerState {
         session.client.show_names(&state.names);
         session.client.show_subscriptions(state.subscriptions.counts());
         session.checks = state.checks();
+        if session.shown_tracker.as_ref().map(Arc::as_ptr) != state.tracker.as_ref().map(Arc::as_ptr) {
+            session.shown_tracker = state.tracker.clone();
+            engine.show_tracker(session.id, state.tracker.clone());
+        }
         if state.monitors != session.is_monitor {
             session.is_monitor = state.monitors;
             engine.set_monitor(self.index, state.monitors);

@@ -227,7 +227,7 @@ impl Work {
         let mut service = Service::new(engine, store, place);
         let mut waiter = None;
         let reply = match reply {
-            Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps).map(|()| {
+            Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps, session).map(|()| {
                 if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
                     waiter = Some(engine.begin_wait(session, &state.user, inbox, id, args, call.database, awaited));
                 }
@@ -315,6 +315,7 @@ impl Block {
                 let (txn, state, called, found) = (&mut *txn, &mut *state, &mut *called, &mut *found);
                 script::run(Part { engine, txn, session, state, mode, is_exclusive, called, found }, entry, by, args)
             } else {
+                engine.note_read(state, entry, args);
                 let txn = Some(&mut *txn);
                 let mut host = SessionHost { engine, session, state, txn, may_wait: mode == Mode::Disk };
                 commands::call(&mut host, entry, args).and_then(|answer| host.note(answer))

@@ -6,7 +6,8 @@
 
 use crate::clients::client::{Client, Peer};
 use crate::clients::inbox::{Inbox, Notice, Wake};
-use crate::clients::pubsub::{Payload, Subscribers};
+use crate::clients::pubsub::Subscribers;
+use crate::clients::push::Push;
 use crate::clients::session::{Event, Session, State, Waiting, What};
 use crate::clients::statistics::Outcome;
 use crate::clients::statistics::counters::Counters;
@@ -100,8 +101,8 @@ pub enum Next {
 
 /// Something that comes for a session unasked.
 pub enum Delivery<'a> {
-    /// Something that the client is sent: `Session::push` takes it.
-    Push { head: &'a [u8], payload: &'a Arc<Payload>, gate: Index },
+    /// Something that the client is sent, which depends on the record `gate`: `Session::push` takes it.
+    Push { push: Push<'a>, gate: Index },
     /// An event for `Session::deliver_unasked`.
     Event(Event),
     /// The client's connection is to end.
@@ -185,12 +186,21 @@ impl Worker {
                 Notice::Message(message) => {
                     let gate = message.gate;
                     state.subscribers.route(&message, |session, head, payload| {
-                        deliver(session, Delivery::Push { head, payload, gate });
+                        deliver(session, Delivery::Push { push: Push::Message { head, payload }, gate });
                     });
                 }
                 Notice::Line(payload) => {
-                    let push = || Delivery::Push { head: &[], payload: &payload, gate: Index(0) };
-                    state.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
+                    let push = Push::Message { head: &[], payload: &payload };
+                    for &session in &state.subscribers.monitors {
+                        deliver(session, Delivery::Push { push, gate: Index(0) });
+                    }
+                }
+                Notice::Invalidate { session, is_redirected, keys, gate } => {
+                    let push = Push::Invalidation { is_redirected, keys: keys.as_ref() };
+                    deliver(session, Delivery::Push { push, gate });
+                }
+                Notice::RedirectBroken { session, redirect } => {
+                    deliver(session, Delivery::Push { push: Push::RedirectBroken(redirect), gate: Index(0) });
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
                 Notice::Recheck(session) => deliver(session, Delivery::Recheck),

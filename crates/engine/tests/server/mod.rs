@@ -265,10 +265,10 @@ impl Server {
             let client = clients.iter_mut().find(|client| client.session.id == session);
             let client = client.expect("a notice is for a session");
             match delivery {
-                Delivery::Push { head, payload, gate } => {
+                Delivery::Push { push, gate } => {
                     client.heard_gate = gate;
                     engine.depend(&mut client.session, gate);
-                    client.session.push(head, payload, &mut client.output);
+                    client.session.push(push, &mut client.output);
                 }
                 Delivery::Event(event) => _ = client.session.deliver_unasked(event),
                 Delivery::Close => client.next = Next::Close,

@@ -79,6 +79,15 @@ pub(super) fn client(a: &mut Arguments) -> Command {
         "GETREDIR",
         "GETREDIR x",
         "TRACKINGINFO",
+        "TRACKING on",
+        "TRACKING on OPTIN",
+        "TRACKING on BCAST PREFIX a",
+        "TRACKING on BCAST PREFIX ab PREFIX a",
+        "TRACKING off",
+        "TRACKING on REDIRECT x",
+        "CACHING yes",
+        "CACHING no",
+        "CACHING",
         "NOSUCH",
     ];
     words(a, "CLIENT", CHOICES)

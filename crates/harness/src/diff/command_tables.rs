@@ -149,6 +149,8 @@ const NAMES: &[&str] = &[
     "client|reply",
     "client|unblock",
     "client|trackinginfo",
+    "client|tracking",
+    "client|caching",
     "shutdown",
     "save",
     "bgsave",

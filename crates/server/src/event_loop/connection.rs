@@ -546,11 +546,11 @@ impl Connection {
                 self.close(&mut state.output);
                 self.show_output(event_loop, &state);
             }
-            Delivery::Push { head, payload, gate } => {
+            Delivery::Push { push, gate } => {
                 let State { session, output } = &mut *state;
                 output.buffer(&mut event_loop.spares.borrow_mut());
                 event_loop.engine.depend(session, gate);
-                session.push(head, payload, output);
+                session.push(push, output);
                 self.limit(event_loop, &mut state);
                 self.count(event_loop, &state);
                 if !self.dirty.replace(true) {

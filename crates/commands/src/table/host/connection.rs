@@ -1,6 +1,7 @@
 //! The connection of the running command, and how its replies leave.
 
 use super::pubsub::Channels;
+use super::tracking::TrackingOptions;
 use haypile_acl::User;
 use haypile_resp::{Protocol, Reply};
 use std::sync::Arc;
@@ -49,6 +50,10 @@ pub enum SessionChange {
     Replies(Replies),
     NoEvict(bool),
     NoTouch(bool),
+    /// Tells the client of keys that change, by these options; None ends that.
+    Track(Option<TrackingOptions>),
+    /// The client has said by CLIENT CACHING what the next command's keys are to it.
+    CacheNext,
     /// Shows the client every command that the server runs from now on.
     Monitor,
     /// Closes the connection after the reply of the running command.

@@ -18,6 +18,7 @@ mod replication;
 mod scripts;
 mod statistics;
 mod storage;
+mod tracking;
 mod users;
 
 pub use act::{Act, Answer};
@@ -31,6 +32,7 @@ pub use replication::{Failover, Replication, Role};
 pub use scripts::{RunningFunction, Scripts};
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
 pub use storage::{Reload, Storage};
+pub use tracking::{Tracking, TrackingMode, TrackingOptions};
 pub use users::Users;
 
 use crate::error::Result;
@@ -44,6 +46,7 @@ pub trait Host:
     + Connection
     + Users
     + Clients
+    + Tracking
     + PubSub
     + Config
     + Memory

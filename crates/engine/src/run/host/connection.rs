@@ -3,6 +3,7 @@
 use crate::clients::client::Names;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, State};
+use crate::clients::tracking::Caching;
 use crate::run::host::SessionHost;
 use haypile_acl::User;
 use haypile_acl::user::DEFAULT;
@@ -72,6 +73,8 @@ impl SessionHost<'_, '_> {
             // A client that gets no replies at all skips none.
             SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
             SessionChange::Replies(replies) => state.replies = replies,
+            SessionChange::Track(options) => self.track(options),
+            SessionChange::CacheNext => state.caching = Caching::Next,
             SessionChange::Login(user) => state.changing().log_in(user),
             SessionChange::Protocol(protocol) => state.changing().protocol = protocol,
             SessionChange::Monitor => state.changing().monitors = true,

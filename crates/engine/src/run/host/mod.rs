@@ -14,6 +14,7 @@ mod replication;
 mod scripts;
 mod statistics;
 mod storage;
+mod tracking;
 mod users;
 
 use crate::clients::pubsub::Payload;

@@ -8,6 +8,7 @@ use crate::keys::locks::{Claims, HeldFor, Parked, Turn, Waiter};
 use crate::run::engine::Engine;
 use crate::run::protocol::prepare;
 use crate::run::serving::{Place, Service};
+use haypile_log::Index;
 use haypile_store::{Call, Key, Mode, Named, RecordLocks, Stop, Store, TxnBuffers};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -128,8 +129,11 @@ impl<'a> FollowerLocks<'a> {
         }
     }
 
-    /// Marks the sessions that watch one of the keys.
+    /// Marks the sessions that watch one of the keys, and tells those that have kept one.
     fn mark(&self, keys: &[Key<'_>]) {
+        if self.engine.tracking.any() {
+            keys.iter().for_each(|key| self.engine.invalidate_key(key.name));
+        }
         if self.engine.watches.any() {
             keys.iter().for_each(|key| {
                 self.engine.watches.on_record(key.name, |database| self.store.database_of(key.space) == Some(database));
@@ -174,6 +178,7 @@ impl<'a> FollowerLocks<'a> {
 
     /// Marks all watched keys, and serves all who wait: databases were exchanged or emptied.
     fn on_exchange(&self) {
+        self.engine.invalidate_all(Index(0));
         let databases: Vec<u32> = (0..self.engine.databases).collect();
         for (database, name) in self.engine.watches.in_databases(&databases) {
             self.engine.watches.on_exchange(database, &name, u64::MAX);

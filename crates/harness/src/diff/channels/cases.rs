@@ -57,6 +57,30 @@ const SPEAKING: &[(u64, Make)] = &[
     (1, |a| vec![a.word("AUTH"), a.value()]),
 ];
 
+/// Commands about what a client is told of keys.
+const TRACKING: &[(u64, Make)] = &[
+    (10, |a| words(a, "CLIENT TRACKING on")),
+    (4, |a| words(a, "CLIENT TRACKING on BCAST")),
+    (4, |a| vec![a.word("CLIENT"), a.word("TRACKING"), a.word("ON"), a.word("BCAST"), a.word("PREFIX"), a.key()]),
+    (3, |a| words(a, "CLIENT TRACKING on BCAST PREFIX k PREFIX a NOLOOP")),
+    (4, |a| words(a, "CLIENT TRACKING on NOLOOP")),
+    (4, |a| words(a, "CLIENT TRACKING on OPTIN")),
+    (4, |a| words(a, "CLIENT TRACKING on OPTOUT")),
+    (1, |a| words(a, "CLIENT TRACKING on OPTIN OPTOUT")),
+    (1, |a| words(a, "CLIENT TRACKING on REDIRECT 999999999")),
+    (1, |a| words(a, "CLIENT TRACKING x")),
+    (5, |a| words(a, "CLIENT TRACKING off")),
+    (6, |a| words(a, "CLIENT CACHING yes")),
+    (6, |a| words(a, "CLIENT CACHING no")),
+    (1, |a| words(a, "CLIENT CACHING x")),
+    (3, |a| words(a, "CLIENT GETREDIR")),
+    (4, |a| words(a, "CLIENT TRACKINGINFO")),
+    (3, |a| words(a, "CLIENT LIST")),
+    (3, |a| many(a, "MGET", false)),
+    (9, |a| vec![a.word("GET"), a.key()]),
+    (2, |a| vec![a.word("STRLEN"), a.key()]),
+];
+
 /// Commands that make events, or must make none.
 const DATA: &[(u64, Make)] = &[
     (6, |a| vec![a.word("GET"), a.key()]),
@@ -155,6 +179,10 @@ fn client(a: &mut Arguments) -> Command {
     std::iter::once(a.word("CLIENT")).chain(words.split_whitespace().map(|word| word.as_bytes().to_vec())).collect()
 }
 
+fn words(a: &mut Arguments, command: &str) -> Command {
+    command.split(' ').map(|word| a.word(word)).collect()
+}
+
 fn one_of(a: &mut Arguments, table: &[(u64, Make)]) -> Command {
     let mut ticket = a.random.below(table.iter().map(|(weight, _)| weight).sum());
     let make = table.iter().find(|(weight, _)| {
@@ -195,6 +223,7 @@ fn classes(a: &mut Arguments) -> Command {
 struct Mood {
     listening: u64,
     speaking: u64,
+    tracking: u64,
     blocks: u64,
 }
 
@@ -204,20 +233,35 @@ impl Mood {
         let table = match of_hundred {
             n if n < self.listening => LISTENING,
             n if n < self.listening + self.speaking => SPEAKING,
+            n if n < self.listening + self.speaking + self.tracking => TRACKING,
             _ => DATA,
         };
-        one_of(a, table)
+        let command = one_of(a, table);
+        // Exchanged databases are told here, because their keys have other values (docs/compatibility.md).
+        if self.tracking > 0 && command[0].eq_ignore_ascii_case(b"swapdb") { self.command(a) } else { command }
+    }
+
+    /// Commands that are sent together. What was changed before an end of tracking is told here in any case.
+    fn pipeline(&self, a: &mut Arguments) -> Vec<Command> {
+        let ends = |command: &Command| is(command, "client", "tracking") || is(command, "reset", "");
+        let all = (0..a.random.between(2, 6)).map(|_| self.command(a));
+        all.filter(|command| self.tracking == 0 || !ends(command)).collect()
     }
 }
 
 /// Returns case number `case` of `seed`.
 pub fn generate(seed: u64, case: u64) -> Sequence {
     let mut a = Arguments { random: Random::of_part(seed ^ STREAM, case), large: false };
-    let mood = Mood {
+    let mut mood = Mood {
         listening: *a.random.pick(&[10, 25, 60]),
         speaking: *a.random.pick(&[5, 20, 35]),
+        tracking: 0,
         blocks: *a.random.pick(&[0, 10, 30]),
     };
+    if a.random.percent(30) {
+        // What a block has changed is told when it has ended, also of keys that it has read afterwards.
+        mood = Mood { listening: 5, speaking: 5, tracking: 45, blocks: 0 };
+    }
     let mut sequence = vec![Step::Channels];
     let send = |connection, commands| Step::Send { connection, commands };
     for connection in 0..CONNECTIONS {
@@ -247,10 +291,12 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             1..=3 if monitor != Some(connection) => silent(&mut a, &mood),
             // A block's own lines of MONITOR would come in the middle of its reply.
             n if n < 4 + mood.blocks && monitor != Some(connection) => block(&mut a),
-            n if n > 85 => (0..a.random.between(2, 6)).map(|_| mood.command(&mut a)).collect(),
+            n if n > 85 => mood.pipeline(&mut a),
             _ => vec![mood.command(&mut a)],
         };
-        sequence.push(send(connection, commands));
+        if !commands.is_empty() {
+            sequence.push(send(connection, commands));
+        }
     }
     sequence
 }
@@ -277,7 +323,7 @@ fn block(a: &mut Arguments) -> Vec<Command> {
 
 fn is(command: &Command, name: &str, subcommand: &str) -> bool {
     let has = |at: usize, word: &str| command.get(at).is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()));
-    has(0, name) && has(1, subcommand)
+    has(0, name) && (subcommand.is_empty() || has(1, subcommand))
 }
 
 /// Returns commands with replies turned off; messages come all the same. No command subscribes: a client that RESP2

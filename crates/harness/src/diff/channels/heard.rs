@@ -3,6 +3,7 @@
 
 use crate::client::Reply;
 use crate::diff::sequence::Command;
+use std::collections::BTreeSet;
 
 /// The connections of one server, known by their ports.
 pub struct Hearing {
@@ -30,6 +31,9 @@ impl Hearing {
             sort_patterns(&mut parts.messages);
             parts.replies.append(&mut parts.messages);
             parts.replies.append(&mut parts.monitored);
+            if !parts.stale.is_empty() {
+                parts.replies.push(Reply::Push(parts.stale.into_iter().collect()));
+            }
             parts.replies
         };
         heard.into_iter().map(of_connection).collect()
@@ -115,12 +119,15 @@ fn is_message(items: &[Reply]) -> bool {
 /// The replies and messages of a step, by kind. 7.0 sends a client the messages that it has caused itself before the
 /// reply, 7.2 afterwards, and 7.0 even in the middle of an array, whose last elements then stand behind it: arrays are
 /// taken apart, so that they compare as they were sent. A line of MONITOR follows the messages of its command in Redis,
-/// and precedes them here.
+/// and precedes them here. Of keys that a client has kept it is told with the commands that change them, or at the end
+/// of a round of the event loop, and in one message or in several.
 #[derive(Default)]
 struct Parts {
     replies: Vec<Reply>,
     messages: Vec<Reply>,
     monitored: Vec<Reply>,
+    /// The keys, and null for all of them.
+    stale: BTreeSet<Reply>,
 }
 
 impl Parts {
@@ -128,6 +135,12 @@ impl Parts {
         match reply {
             Reply::Simple(line) if line.starts_with(b"[") => self.monitored.push(Reply::Simple(line)),
             reply if reply.elements().is_some_and(is_message) => self.messages.push(reply),
+            Reply::Push(items) if items.first().and_then(Reply::bytes) == Some(b"invalidate") => {
+                items.into_iter().skip(1).for_each(|keys| match keys {
+                    Reply::Array(keys) => self.stale.extend(keys),
+                    all => _ = self.stale.insert(all),
+                });
+            }
             Reply::Array(items) => {
                 self.replies.push(Reply::Simple(format!("*{}", items.len()).into_bytes()));
                 items.into_iter().for_each(|item| self.add(item));

@@ -38,8 +38,8 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
     if let Err(error) = prepare(&mut pair.ours.admin) {
         return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") }));
     }
-    let mut theirs = Party::new(pair.theirs.port)?;
-    let mut ours = Party::new(pair.ours.port)?;
+    let mut theirs = Party::new(pair.theirs.port, sequence)?;
+    let mut ours = Party::new(pair.ours.port, sequence)?;
     theirs.wait_known(&mut pair.theirs.admin).context("the base")?;
     ours.wait_known(&mut pair.ours.admin)?;
     for (number, step) in sequence.iter().enumerate() {
@@ -98,14 +98,20 @@ enum Heard {
 struct Party {
     clients: Vec<Client>,
     hearing: Hearing,
+    /// Whether some connection may ask to be told of keys: of those with a prefix it hears behind the replies of the
+    /// round, so behind the first answer to a PING.
+    may_track: bool,
 }
 
 impl Party {
-    fn new(port: u16) -> Result<Party> {
+    fn new(port: u16, sequence: &Sequence) -> Result<Party> {
         let clients: Vec<Client> =
             (0..CONNECTIONS).map(|_| Client::connect(port, SILENCE)).collect::<io::Result<_>>()?;
         let ports = clients.iter().map(Client::local_port).collect::<io::Result<_>>()?;
-        Ok(Party { clients, hearing: Hearing { ports } })
+        let tracks = |command: &Command| command.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"tracking"));
+        let may_track =
+            sequence.iter().any(|step| matches!(step, Step::Send { commands, .. } if commands.iter().any(tracks)));
+        Ok(Party { clients, hearing: Hearing { ports }, may_track })
     }
 
     /// Waits until CLIENT LIST has all connections, which a busy machine may accept late.
@@ -133,6 +139,13 @@ impl Party {
             match self.hear(connection, sentinel)? {
                 Some(replies) => heard[connection] = replies,
                 None => return Ok(Heard::Closed(connection)),
+            }
+        }
+        for connection in 0..self.clients.len() {
+            match self.may_track.then(|| self.hear(connection, "again")).transpose()? {
+                Some(Some(replies)) => heard[connection].extend(replies),
+                Some(None) => return Ok(Heard::Closed(connection)),
+                None => {}
             }
         }
         Ok(Heard::All(heard))

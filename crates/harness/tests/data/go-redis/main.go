@@ -1,4 +1,4 @@
-// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections; streams.go: with streams), over RESP2 and RESP3; run by clients.rs with the port as its argument. With the word sentinel and ports: sentinel.go, run by the server's tests.
+// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections; streams.go: with streams; caching.go: with a cache of their own), over RESP2 and RESP3; run by clients.rs with the port as its argument. With the word sentinel and ports: sentinel.go, run by the server's tests.
 package main
 
 import (
@@ -194,6 +194,9 @@ func main() {
 		sorting(r)
 		blocking(r)
 		streams(r)
+		if protocol == 2 {
+			caching(r)
+		}
 		must(r.FlushAll(ctx).Result())
 		must(0, r.Close())
 	}

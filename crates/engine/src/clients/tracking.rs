@@ -1,0 +1,491 @@
+//! Client-side caching: who is to hear that a key has changed, because it may have kept the value.
+//!
+//! In the default mode the table of keys knows which clients have read each of them; a change tells these, and forgets
+//! them. Clients that listen to prefixes (BCAST) are told of every key with one of theirs. A commit looks here after
+//! its rows are visible and under its key locks, as it does for watchers; while nobody tracks, that is one load.
+//!
+//! *Invariant:* a client hears of every change after the value that it was sent last. A read is noted before it runs,
+//! so a commit that does not find the note came before, and the read sees it. A commit that comes while the read is
+//! under way finds the note and leaves it: which of the two was first cannot be known, so the next change is told as
+//! well. What is told while a reply is under way waits for it (`Session::push`).
+
+use crate::clients::client::Client;
+use crate::clients::client_memory::ClientMemory;
+use crate::sync::{Mutex, lock};
+use foldhash::fast::RandomState;
+use haypile_commands::host::{TrackingMode, TrackingOptions};
+use haypile_config::Config;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Parts of the table of keys, each with its own mutex.
+const SHARDS: usize = 64;
+
+/// Bytes that a key and a client that has read it take in the table, beside the name.
+const KEY_BYTES: usize = 80;
+const ITEM_BYTES: usize = size_of::<Reader>();
+
+/// Bytes that a prefix takes, beside its text, in the tables and with its client.
+const PREFIX_BYTES: usize = 200;
+
+/// The share of `maxmemory` that the table of keys takes at most, however many keys these are.
+const MEMORY_SHARE: u64 = 32;
+
+/// A client that tracks.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    pub session: u64,
+    /// The client's event loop.
+    pub worker: usize,
+    pub options: TrackingOptions,
+    /// Whether the client that messages are redirected to has gone.
+    pub is_broken: AtomicBool,
+    /// Whether a block began it, which may have read keys before anybody could tell of them.
+    pub began_in_block: bool,
+    progress: Arc<Progress>,
+}
+
+/// The reads of a client, by number.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Reads that have been noted.
+    asked: AtomicU64,
+    /// Reads up to this one have been answered.
+    answered: AtomicU64,
+}
+
+impl Tracker {
+    /// Begins to track, or goes on with other options behind `before`.
+    pub fn new(client: &Client, options: TrackingOptions, is_block: bool, before: Option<&Tracker>) -> Tracker {
+        let progress = before.map_or_else(Arc::default, |before| before.progress.clone());
+        let is_broken = AtomicBool::new(false);
+        Tracker { session: client.id, worker: client.worker, options, is_broken, began_in_block: is_block, progress }
+    }
+
+    /// Bytes that its prefixes take.
+    pub fn bytes(&self) -> usize {
+        self.options.prefixes.iter().map(|prefix| PREFIX_BYTES + prefix.len()).sum()
+    }
+
+    /// Whether reads are to be noted for it.
+    pub fn notes_reads(&self) -> bool {
+        self.options.mode != TrackingMode::Broadcast
+    }
+
+    /// Notes that all its replies so far have been made.
+    #[inline]
+    pub fn on_answered(&self) {
+        self.progress.answered.store(self.progress.asked.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+/// A client that has read a key, and the number of the read.
+#[derive(Clone, Copy)]
+struct Reader {
+    session: u64,
+    read: u64,
+}
+
+type Readers = SmallVec<[Reader; 1]>;
+type Shard = Mutex<HashMap<Box<[u8]>, Readers, RandomState>>;
+
+/// Keys that a client is to be told of.
+pub(crate) struct Stale {
+    pub tracker: Arc<Tracker>,
+    pub keys: Vec<Box<[u8]>>,
+}
+
+/// All clients that track, and the keys that they have read.
+pub(crate) struct Tracking {
+    /// Clients that track.
+    count: AtomicUsize,
+    trackers: RwLock<Trackers>,
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    keys: AtomicUsize,
+    items: AtomicUsize,
+    /// Bytes of keys and items.
+    bytes: AtomicUsize,
+    memory: Arc<ClientMemory>,
+    /// `tracking-table-max-keys`; 0 is no bound.
+    keys_max: AtomicUsize,
+    bytes_max: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Trackers {
+    by_session: HashMap<u64, Arc<Tracker>, RandomState>,
+    by_prefix: HashMap<Box<[u8]>, Vec<u64>, RandomState>,
+    /// The lengths of all prefixes, each with how many there are.
+    lengths: BTreeMap<usize, usize>,
+}
+
+impl Trackers {
+    fn listeners(&self, name: &[u8]) -> impl Iterator<Item = &Arc<Tracker>> {
+        let lengths = self.lengths.range(..=name.len());
+        let prefixes = lengths.filter_map(|(&end, _)| self.by_prefix.get(&name[..end]));
+        prefixes.flatten().filter_map(|session| self.by_session.get(session))
+    }
+
+    fn add(&mut self, tracker: Arc<Tracker>) {
+        for prefix in &tracker.options.prefixes {
+            let listeners = self.by_prefix.entry(prefix[..].into()).or_default();
+            if listeners.is_empty() {
+                *self.lengths.entry(prefix.len()).or_default() += 1;
+            }
+            listeners.push(tracker.session);
+        }
+        self.by_session.insert(tracker.session, tracker);
+    }
+
+    fn remove(&mut self, session: u64) {
+        let Some(tracker) = self.by_session.remove(&session) else { return };
+        for prefix in &tracker.options.prefixes {
+            let Some(listeners) = self.by_prefix.get_mut(&prefix[..]) else { continue };
+            listeners.retain(|&listener| listener != session);
+            if listeners.is_empty() {
+                self.by_prefix.remove(&prefix[..]);
+                let count = self.lengths.get_mut(&prefix.len()).expect("it was counted");
+                *count -= 1;
+                if *count == 0 {
+                    self.lengths.remove(&prefix.len());
+                }
+            }
+        }
+    }
+}
+
+impl Tracking {
+    /// Nobody tracks yet; what the table takes is counted in this memory.
+    pub fn new(memory: Arc<ClientMemory>, config: &Config) -> Tracking {
+        let tracking = Tracking {
+            count: AtomicUsize::new(0),
+            trackers: RwLock::default(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+            keys: AtomicUsize::new(0),
+            items: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            memory,
+            keys_max: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(0),
+        };
+        tracking.configure(config);
+        tracking
+    }
+
+    /// Takes over the bounds of a configuration.
+    pub fn configure(&self, config: &Config) {
+        let share = usize::try_from(config.maxmemory / MEMORY_SHARE).unwrap_or(usize::MAX);
+        self.keys_max.store(config.tracking_keys_max, Ordering::Relaxed);
+        self.bytes_max.store(if share == 0 { usize::MAX } else { share }, Ordering::Relaxed);
+    }
+
+    /// Whether anybody tracks. One load.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns the number of clients that track.
+    pub fn clients(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of keys in the table.
+    pub fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of clients of all keys together.
+    pub fn items(&self) -> usize {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of prefixes that somebody listens to.
+    pub fn prefixes(&self) -> usize {
+        self.read().by_prefix.len()
+    }
+
+    /// Whether the table has as many keys as it may.
+    fn is_full(&self) -> bool {
+        let keys_max = self.keys_max.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        keys_max > 0 && self.keys.load(Ordering::Relaxed) >= keys_max || bytes > self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Trackers> {
+        self.trackers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shard(&self, name: &[u8]) -> &Shard {
+        &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
+    }
+
+    /// Puts a client's tracker in the place of the one that it had; with None it does not track any more.
+    pub fn set(&self, session: u64, tracker: Option<Arc<Tracker>>) {
+        let mut trackers = self.trackers.write().unwrap_or_else(PoisonError::into_inner);
+        trackers.remove(session);
+        tracker.into_iter().for_each(|tracker| trackers.add(tracker));
+        self.count.store(trackers.by_session.len(), Ordering::Relaxed);
+    }
+
+    /// Notes that a client is about to read keys. Returns those that have to leave the table for it: whoever has them
+    /// is to be told.
+    pub fn note_read<'n>(&self, tracker: &Tracker, names: impl Iterator<Item = &'n [u8]>) -> Vec<Stale> {
+        let read = tracker.progress.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut displaced = Vec::new();
+        for name in names {
+            let mut shard = lock(self.shard(name));
+            if !shard.contains_key(name) {
+                while self.is_full()
+                    && let Some(other) = shard.keys().next().cloned()
+                {
+                    let readers = shard.remove(&other).unwrap_or_default();
+                    self.uncount(Some(&other), readers.len());
+                    displaced.push((other, readers));
+                }
+                self.count_key(name);
+            }
+            let readers = shard.entry(name.into()).or_default();
+            match readers.iter_mut().find(|reader| reader.session == tracker.session) {
+                Some(reader) => reader.read = read,
+                None => {
+                    readers.push(Reader { session: tracker.session, read });
+                    self.count_item();
+                }
+            }
+        }
+        let trackers = self.read();
+        let tracker_of = |reader: Reader| trackers.by_session.get(&reader.session).cloned();
+        displaced
+            .into_iter()
+            .flat_map(|(name, readers)| {
+                readers.into_iter().filter_map(tracker_of).map(move |tracker| (tracker, name.clone()))
+            })
+            .map(|(tracker, name)| Stale { tracker, keys: vec![name] })
+            .collect()
+    }
+
+    fn count_key(&self, name: &[u8]) {
+        self.keys.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(KEY_BYTES + name.len(), Ordering::Relaxed);
+        self.memory.add_shared(KEY_BYTES + name.len());
+    }
+
+    fn count_item(&self) {
+        self.items.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(ITEM_BYTES, Ordering::Relaxed);
+        self.memory.add_shared(ITEM_BYTES);
+    }
+
+    /// Items have left the table, and their key if it is given.
+    fn uncount(&self, key: Option<&[u8]>, items: usize) {
+        let bytes = items * ITEM_BYTES + key.map_or(0, |name| KEY_BYTES + name.len());
+        self.keys.fetch_sub(usize::from(key.is_some()), Ordering::Relaxed);
+        self.items.fetch_sub(items, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.subtract_shared(bytes);
+    }
+
+    /// Takes who is to hear that keys have changed by session `by`. The caller holds their locks, and the change is
+    /// visible.
+    pub fn take_stale<'n>(&self, names: impl Iterator<Item = &'n [u8]>, by: u64) -> Vec<Stale> {
+        let trackers = self.read();
+        let hears = |tracker: &Tracker| !(tracker.options.noloop && tracker.session == by);
+        let mut stale: Vec<Stale> = Vec::new();
+        // Of those who listen to prefixes, each gets one message for the whole change.
+        let mut of_prefixes: HashMap<u64, usize> = HashMap::new();
+        for name in names {
+            for tracker in trackers.listeners(name).filter(|tracker| hears(tracker)) {
+                let at = *of_prefixes.entry(tracker.session).or_insert_with(|| {
+                    stale.push(Stale { tracker: tracker.clone(), keys: Vec::new() });
+                    stale.len() - 1
+                });
+                // The empty prefix goes with others.
+                if stale[at].keys.last().is_none_or(|last| **last != *name) {
+                    stale[at].keys.push(name.into());
+                }
+            }
+            self.take_readers(name, &trackers, by, |tracker| {
+                if hears(tracker) {
+                    stale.push(Stale { tracker: tracker.clone(), keys: vec![name.into()] });
+                }
+            });
+        }
+        stale
+    }
+
+    /// Calls `tell` for each client that has read a key, and forgets those whose reply is made, or comes before the
+    /// message because they have changed the key themselves.
+    fn take_readers(&self, name: &[u8], trackers: &Trackers, by: u64, mut tell: impl FnMut(&Arc<Tracker>)) {
+        let mut shard = lock(self.shard(name));
+        let Some(readers) = shard.get_mut(name) else { return };
+        let before = readers.len();
+        readers.retain(|reader| {
+            let Some(tracker) = trackers.by_session.get(&reader.session).filter(|tracker| tracker.notes_reads()) else {
+                return false;
+            };
+            tell(tracker);
+            reader.session != by && reader.read > tracker.progress.answered.load(Ordering::Acquire)
+        });
+        let is_empty = readers.is_empty();
+        let gone = before - readers.len();
+        if is_empty {
+            shard.remove(name);
+        }
+        self.uncount(is_empty.then_some(name), gone);
+    }
+
+    /// Takes all who track: databases were emptied or exchanged, and nothing that was kept counts any more. Reads under
+    /// way stay noted.
+    pub fn take_all(&self) -> Vec<Arc<Tracker>> {
+        let trackers = self.read();
+        for shard in &self.shards {
+            lock(shard).retain(|name, readers| {
+                let before = readers.len();
+                readers.retain(|reader| {
+                    let tracker = trackers.by_session.get(&reader.session);
+                    tracker.is_some_and(|tracker| reader.read > tracker.progress.answered.load(Ordering::Acquire))
+                });
+                self.uncount(readers.is_empty().then_some(name), before - readers.len());
+                !readers.is_empty()
+            });
+        }
+        trackers.by_session.values().cloned().collect()
+    }
+}
+
+/// The phase of CLIENT CACHING.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Caching {
+    #[default]
+    No,
+    /// The call is about the next command.
+    Next,
+    /// The call is about the command under way.
+    Now,
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::clients::client::Peer;
+
+    fn tracking() -> Tracking {
+        let config = Config::defaults(std::path::Path::new("/"));
+        Tracking::new(Arc::new(ClientMemory::new(1, &config, Arc::default())), &config)
+    }
+
+    fn tracker(session: u64, mode: TrackingMode, prefixes: &[&str], noloop: bool) -> Arc<Tracker> {
+        let prefixes = prefixes.iter().map(|prefix| prefix.as_bytes().to_vec()).collect();
+        let options = TrackingOptions { redirect: 0, mode, prefixes, noloop };
+        let client = Client::new(session, 0, Peer::default(), 0);
+        Arc::new(Tracker::new(&client, options, false, None))
+    }
+
+    fn told(tracking: &Tracking, name: &str, by: u64) -> Vec<u64> {
+        let mut told: Vec<u64> =
+            tracking.take_stale([name.as_bytes()].into_iter(), by).iter().map(|stale| stale.tracker.session).collect();
+        told.sort_unstable();
+        told
+    }
+
+    fn read(tracking: &Tracking, tracker: &Tracker, name: &str) {
+        assert_eq!(tracking.note_read(tracker, [name.as_bytes()].into_iter()).len(), 0);
+    }
+
+    #[test]
+    fn who_has_read_a_key_is_told_once() {
+        let tracking = tracking();
+        let clients = [1, 2].map(|session| tracker(session, TrackingMode::Default, &[], false));
+        clients.iter().for_each(|client| tracking.set(client.session, Some(client.clone())));
+        clients.iter().for_each(|client| read(&tracking, client, "a"));
+        clients.iter().for_each(|client| client.on_answered());
+        assert_eq!(told(&tracking, "b", 0), [0u64; 0]);
+        assert_eq!(told(&tracking, "a", 0), [1, 2]);
+        assert_eq!(told(&tracking, "a", 0), [0u64; 0], "until it is read again");
+        assert_eq!((tracking.keys(), tracking.items()), (0, 0));
+        read(&tracking, &clients[0], "a");
+        tracking.set(1, None);
+        assert_eq!(told(&tracking, "a", 0), [0u64; 0], "who tracks no more is not told");
+    }
+
+    #[test]
+    fn a_change_while_the_read_is_under_way_is_not_the_last_that_is_told() {
+        let tracking = tracking();
+        let client = tracker(1, TrackingMode::Default, &[], false);
+        tracking.set(1, Some(client.clone()));
+        read(&tracking, &client, "a");
+        assert_eq!(told(&tracking, "a", 0), [1]);
+        assert_eq!(told(&tracking, "a", 0), [1], "its reply may hold either value");
+        client.on_answered();
+        assert_eq!(told(&tracking, "a", 0), [1]);
+        assert_eq!(told(&tracking, "a", 0), [0u64; 0]);
+        read(&tracking, &client, "a");
+        assert_eq!(tracking.take_all().len(), 1);
+        assert_eq!(tracking.keys(), 1, "the same where everything has changed");
+        client.on_answered();
+        tracking.take_all();
+        assert_eq!((tracking.keys(), tracking.items()), (0, 0));
+    }
+
+    #[test]
+    fn prefixes_hear_of_every_key_and_noloop_of_no_change_of_ones_own() {
+        let tracking = tracking();
+        let clients = [(1, &["a", "b"][..], false), (2, &["ab"], true), (3, &[""], false)];
+        for (session, prefixes, noloop) in clients {
+            tracking.set(session, Some(tracker(session, TrackingMode::Broadcast, prefixes, noloop)));
+        }
+        assert_eq!(told(&tracking, "abc", 0), [1, 2, 3]);
+        assert_eq!(told(&tracking, "abc", 2), [1, 3]);
+        assert_eq!(told(&tracking, "abc", 3), [1, 2, 3]);
+        assert_eq!(told(&tracking, "c", 0), [3]);
+        let names = ["a1", "b1", "x"].map(str::as_bytes);
+        let stale = tracking.take_stale(names.into_iter(), 0);
+        let keys =
+            |session| stale.iter().filter(|one| one.tracker.session == session).map(|one| one.keys.len()).collect();
+        let (first, third): (Vec<usize>, Vec<usize>) = (keys(1), keys(3));
+        assert_eq!((first, third), (vec![2], vec![3]), "one message for a change of many keys");
+        assert_eq!(tracking.prefixes(), 4);
+        [1, 2, 3].into_iter().for_each(|session| tracking.set(session, None));
+        assert_eq!((tracking.prefixes(), tracking.any()), (0, false));
+    }
+
+    #[test]
+    fn a_full_table_tells_of_the_key_that_leaves() {
+        let tracking = tracking();
+        tracking.keys_max.store(100, Ordering::Relaxed);
+        let client = tracker(1, TrackingMode::Default, &[], false);
+        tracking.set(1, Some(client.clone()));
+        let mut displaced = 0;
+        for number in 0..10_000 {
+            displaced += tracking.note_read(&client, [format!("key:{number}").as_bytes()].into_iter()).len();
+        }
+        assert_eq!(tracking.keys() + displaced, 10_000);
+        // A part that has no key yet takes one more.
+        assert!(tracking.keys() < 100 + SHARDS, "{}", tracking.keys());
+        tracking.take_all();
+        client.on_answered();
+        tracking.take_all();
+        assert_eq!((tracking.keys(), tracking.bytes.load(Ordering::Relaxed), tracking.memory.bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn long_names_fill_the_table_as_well() {
+        let tracking = tracking();
+        tracking.bytes_max.store(1 << 20, Ordering::Relaxed);
+        let client = tracker(1, TrackingMode::Default, &[], false);
+        tracking.set(1, Some(client.clone()));
+        let mut displaced = 0;
+        for number in 0..1000 {
+            let name = format!("{number}{}", "x".repeat(10_000));
+            displaced += tracking.note_read(&client, [name.as_bytes()].into_iter()).len();
+        }
+        assert_eq!(tracking.keys() + displaced, 1000);
+        assert!(tracking.bytes.load(Ordering::Relaxed) < (1 << 20) + SHARDS * 11_000, "{displaced}");
+    }
+}

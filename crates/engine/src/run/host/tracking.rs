@@ -1,0 +1,42 @@
+//! Client-side caching, as the running command's client has asked for it.
+
+use crate::clients::tracking::{Caching, Tracker};
+use crate::run::host::SessionHost;
+use haypile_commands::host::{Tracking, TrackingOptions};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Tracking for SessionHost<'_, '_> {
+    fn tracking(&self) -> Option<&TrackingOptions> {
+        self.state.tracker.as_ref().map(|tracker| &tracker.options)
+    }
+
+    fn caches_next(&self) -> bool {
+        self.state.caching == Caching::Next
+    }
+
+    fn redirect_is_broken(&self) -> bool {
+        self.state.tracker.as_ref().is_some_and(|tracker| tracker.is_broken.load(Ordering::Relaxed))
+    }
+
+    fn has_client(&self, id: u64) -> bool {
+        self.engine.clients.get(id).is_some()
+    }
+}
+
+impl SessionHost<'_, '_> {
+    /// Begins to track, or goes on by other options, or ends that.
+    pub(super) fn track(&mut self, options: Option<TrackingOptions>) {
+        let is_block = self.txn.is_some();
+        let before = self.state.tracker.take();
+        let client = self.engine.clients.get(self.session);
+        let state = self.state.changing();
+        // A client that was closed meanwhile needs no messages.
+        state.tracker = options
+            .zip(client)
+            .map(|(options, client)| Arc::new(Tracker::new(&client, options, is_block, before.as_deref())));
+        if state.tracker.is_none() {
+            state.caching = Caching::No;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Messages of client-side caching: reads that are noted, and clients that are told of changes.
+
+use crate::clients::inbox::Notice;
+use crate::clients::pubsub::Payload;
+use crate::clients::session::State;
+use crate::clients::tracking::{Caching, Stale, Tracker};
+use crate::run::engine::Engine;
+use haypile_commands::host::TrackingMode;
+use haypile_commands::{Args, Body, Entry, Flag};
+use haypile_log::Index;
+use haypile_resp::write;
+use haypile_store::Txn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// A command of a client whose reads are noted is about to run: what CLIENT CACHING has said is about this one, or
+    /// about one behind it.
+    pub(crate) fn begin_tracked(&self, state: &mut State, entry: &Entry) {
+        let of_container = entry.parent.map_or(entry, |parent| self.table.entry(parent));
+        state.caching = match state.caching {
+            Caching::Next if of_container.command.keeps_caching => Caching::Next,
+            Caching::Next => Caching::Now,
+            Caching::Now | Caching::No => Caching::No,
+        };
+    }
+
+    /// Has others find a session's tracker from now on; with None they find none.
+    pub(crate) fn show_tracker(&self, session: u64, tracker: Option<Arc<Tracker>>) {
+        self.tracking.set(session, tracker.clone());
+        if let Some(tracker) = tracker.filter(|tracker| tracker.began_in_block) {
+            // Its block has read keys that may have changed before anybody could find it.
+            self.send_invalidation(&tracker, None, Index(0));
+        }
+    }
+
+    /// Notes that a client is about to read the keys of a call, if it is to hear of their changes.
+    pub(crate) fn note_read(&self, state: &State, entry: &Entry, args: Args<'_>) {
+        let Some(tracker) = state.tracker.as_ref().filter(|tracker| tracker.notes_reads()) else { return };
+        let is_asked_for = match tracker.options.mode {
+            TrackingMode::OptIn => state.caching == Caching::Now,
+            TrackingMode::OptOut => state.caching != Caching::Now,
+            TrackingMode::Default | TrackingMode::Broadcast => true,
+        };
+        // The calls of a script are noted one by one.
+        let is_read = entry.flags.has(Flag::Readonly) && !matches!(entry.command.body, Body::Script(_));
+        if is_asked_for && is_read {
+            let names = entry.command.keys(args).map(|(at, _)| args.get(at));
+            let displaced = self.tracking.note_read(tracker, names);
+            self.invalidate(displaced, Index(0));
+        }
+    }
+
+    /// Tells who has read them of the keys that a transaction has changed, which has been committed and still has their
+    /// locks. `by` is the session that has changed them.
+    #[cold]
+    pub(crate) fn invalidate_changed(&self, txn: &Txn<'_>, by: u64) {
+        if txn.moved_databases().next().is_some() {
+            self.invalidate_all(txn.gate());
+        }
+        let touched: Vec<_> = txn.touched().collect();
+        self.invalidate(self.tracking.take_stale(touched.iter().map(|key| key.name), by), txn.gate());
+    }
+
+    /// Tells who has read it of a key that a record of a master has changed.
+    #[cold]
+    pub(crate) fn invalidate_key(&self, name: &[u8]) {
+        self.invalidate(self.tracking.take_stale(std::iter::once(name), 0), Index(0));
+    }
+
+    /// Tells all who track that nothing they have kept counts any more.
+    #[cold]
+    pub(crate) fn invalidate_all(&self, gate: Index) {
+        self.tracking.take_all().iter().for_each(|tracker| self.send_invalidation(tracker, None, gate));
+    }
+
+    fn invalidate(&self, stale: Vec<Stale>, gate: Index) {
+        for Stale { tracker, keys } in stale {
+            let mut bytes = Vec::new();
+            write::array_len(&mut bytes, keys.len());
+            keys.iter().for_each(|key| write::bulk(&mut bytes, key));
+            self.send_invalidation(&tracker, Some(Payload::new(bytes, &self.client_memory)), gate);
+        }
+    }
+
+    /// Sends a message about keys, or about all of them, to a client or to the one that it redirects to.
+    pub(crate) fn send_invalidation(&self, tracker: &Tracker, keys: Option<Arc<Payload>>, gate: Index) {
+        let redirect = tracker.options.redirect;
+        let (session, worker) = match (redirect, self.clients.get(redirect)) {
+            (0, _) => (tracker.session, tracker.worker),
+            (_, Some(client)) => (client.id, client.worker),
+            (_, None) => {
+                tracker.is_broken.store(true, Ordering::Relaxed);
+                return self.notify(tracker.worker, Notice::RedirectBroken { session: tracker.session, redirect });
+            }
+        };
+        self.notify(worker, Notice::Invalidate { session, is_redirected: redirect != 0, keys, gate });
+    }
+}
