@@ -193,7 +193,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "SWAPDB tells those who track that nothing counts which they have kept; Redis tells nobody. Of a block's changes \
                its client is told when it has ended, also of keys that the block has read behind a change. A change while a \
                read waits for the disk is told, and the next one as well. A client with several prefixes gets one message for \
-               the keys of all of them. The table of keys takes no more than a 32nd of `maxmemory`, however many keys it may \
+               the keys of all of them. The table of keys takes no more than an eighth of `maxmemory`, however many keys it may \
                have.",
         why: "A message too many costs a read, one too few leaves a wrong value with the client.",
         test: "calls_of_a_script_and_of_a_block_are_reads_of_their_client",

@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Row] = &[
         "tracking-table-max-keys",
         LONG,
         "1000000",
-        "Keys that client-side caching keeps track of, which also take no more than a 32nd of `maxmemory`; 0 is no bound \
+        "Keys that client-side caching keeps track of, which also take no more than an eighth of `maxmemory`; 0 is no bound \
          of their number.",
     ),
 ];

@@ -11,8 +11,9 @@
 
 use crate::clients::client::Client;
 use crate::clients::client_memory::ClientMemory;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use haypile_commands::host::{TrackingMode, TrackingOptions};
 use haypile_config::Config;
 use smallvec::SmallVec;
@@ -25,14 +26,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 const SHARDS: usize = 64;
 
 /// Bytes that a key and a client that has read it take in the table, beside the name.
-const KEY_BYTES: usize = 80;
+const KEY_BYTES: usize = 100;
 const ITEM_BYTES: usize = size_of::<Reader>();
 
 /// Bytes that a prefix takes, beside its text, in the tables and with its client.
 const PREFIX_BYTES: usize = 200;
 
 /// The share of `maxmemory` that the table of keys takes at most, however many keys these are.
-const MEMORY_SHARE: u64 = 32;
+const MEMORY_SHARE: u64 = 8;
 
 /// A client that tracks.
 #[derive(Debug)]
@@ -90,7 +91,50 @@ struct Reader {
 }
 
 type Readers = SmallVec<[Reader; 1]>;
-type Shard = Mutex<HashMap<Box<[u8]>, Readers, RandomState>>;
+
+/// A key that somebody has read.
+struct Known {
+    hash: u64,
+    name: Box<[u8]>,
+    readers: Readers,
+}
+
+/// A part of the table of keys.
+#[derive(Default)]
+struct Shard {
+    /// Their places in `known`, by hash.
+    places: HashTable<u32>,
+    /// In any order.
+    known: Vec<Known>,
+}
+
+impl Shard {
+    fn find(&self, hash: u64, name: &[u8]) -> Option<usize> {
+        self.places.find(hash, |&at| *self.known[at as usize].name == *name).map(|&at| at as usize)
+    }
+
+    /// Adds a key that is not there.
+    fn add(&mut self, hash: u64, name: &[u8]) -> usize {
+        let at = self.known.len();
+        self.known.push(Known { hash, name: name.into(), readers: Readers::new() });
+        let known = &self.known;
+        self.places.insert_unique(hash, at as u32, |&at| known[at as usize].hash);
+        at
+    }
+
+    /// Removes a key; the last one takes its place.
+    fn remove(&mut self, at: usize) -> Known {
+        let removed = self.known.swap_remove(at);
+        let place = self.places.find_entry(removed.hash, |&place| place as usize == at);
+        place.expect("each key has a place").remove();
+        if let Some(moved) = self.known.get(at) {
+            let last = self.known.len();
+            let place = self.places.find_mut(moved.hash, |&place| place as usize == last);
+            *place.expect("each key has a place") = at as u32;
+        }
+        removed
+    }
+}
 
 /// Keys that a client is to be told of.
 pub(crate) struct Stale {
@@ -103,7 +147,7 @@ pub(crate) struct Tracking {
     /// Clients that track.
     count: AtomicUsize,
     trackers: RwLock<Trackers>,
-    shards: Box<[Shard]>,
+    shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     keys: AtomicUsize,
     items: AtomicUsize,
@@ -221,8 +265,11 @@ impl Tracking {
         self.trackers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shard(&self, name: &[u8]) -> &Shard {
-        &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
+    /// Returns the part that a key belongs to, locked, and the key's hash.
+    fn shard(&self, name: &[u8]) -> (MutexGuard<'_, Shard>, u64) {
+        let hash = self.hasher.hash_one(name);
+        // The table of a part looks at the other bits.
+        (lock(&self.shards[(hash >> 32) as usize % SHARDS]), hash)
     }
 
     /// Puts a client's tracker in the place of the one that it had; with None it does not track any more.
@@ -239,18 +286,19 @@ impl Tracking {
         let read = tracker.progress.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let mut displaced = Vec::new();
         for name in names {
-            let mut shard = lock(self.shard(name));
-            if !shard.contains_key(name) {
-                while self.is_full()
-                    && let Some(other) = shard.keys().next().cloned()
-                {
-                    let readers = shard.remove(&other).unwrap_or_default();
-                    self.uncount(Some(&other), readers.len());
-                    displaced.push((other, readers));
+            let (mut shard, hash) = self.shard(name);
+            let at = shard.find(hash, name).unwrap_or_else(|| {
+                while self.is_full() && !shard.known.is_empty() {
+                    // Any other one.
+                    let other = hash as usize % shard.known.len();
+                    let Known { name, readers, .. } = shard.remove(other);
+                    self.uncount(Some(&name), readers.len());
+                    displaced.push((name, readers));
                 }
                 self.count_key(name);
-            }
-            let readers = shard.entry(name.into()).or_default();
+                shard.add(hash, name)
+            });
+            let readers = &mut shard.known[at].readers;
             match readers.iter_mut().find(|reader| reader.session == tracker.session) {
                 Some(reader) => reader.read = read,
                 None => {
@@ -258,6 +306,9 @@ impl Tracking {
                     self.count_item();
                 }
             }
+        }
+        if displaced.is_empty() {
+            return Vec::new();
         }
         let trackers = self.read();
         let tracker_of = |reader: Reader| trackers.by_session.get(&reader.session).cloned();
@@ -322,8 +373,9 @@ impl Tracking {
     /// Calls `tell` for each client that has read a key, and forgets those whose reply is made, or comes before the
     /// message because they have changed the key themselves.
     fn take_readers(&self, name: &[u8], trackers: &Trackers, by: u64, mut tell: impl FnMut(&Arc<Tracker>)) {
-        let mut shard = lock(self.shard(name));
-        let Some(readers) = shard.get_mut(name) else { return };
+        let (mut shard, hash) = self.shard(name);
+        let Some(at) = shard.find(hash, name) else { return };
+        let readers = &mut shard.known[at].readers;
         let before = readers.len();
         readers.retain(|reader| {
             let Some(tracker) = trackers.by_session.get(&reader.session).filter(|tracker| tracker.notes_reads()) else {
@@ -335,7 +387,7 @@ impl Tracking {
         let is_empty = readers.is_empty();
         let gone = before - readers.len();
         if is_empty {
-            shard.remove(name);
+            shard.remove(at);
         }
         self.uncount(is_empty.then_some(name), gone);
     }
@@ -345,15 +397,23 @@ impl Tracking {
     pub fn take_all(&self) -> Vec<Arc<Tracker>> {
         let trackers = self.read();
         for shard in &self.shards {
-            lock(shard).retain(|name, readers| {
+            let mut shard = lock(shard);
+            for at in (0..shard.known.len()).rev() {
+                let Known { name, readers, .. } = &mut shard.known[at];
                 let before = readers.len();
                 readers.retain(|reader| {
                     let tracker = trackers.by_session.get(&reader.session);
                     tracker.is_some_and(|tracker| reader.read > tracker.progress.answered.load(Ordering::Acquire))
                 });
-                self.uncount(readers.is_empty().then_some(name), before - readers.len());
-                !readers.is_empty()
-            });
+                let is_empty = readers.is_empty();
+                self.uncount(is_empty.then_some(&**name), before - readers.len());
+                if is_empty {
+                    shard.remove(at);
+                }
+            }
+            if shard.known.is_empty() {
+                *shard = Shard::default();
+            }
         }
         trackers.by_session.values().cloned().collect()
     }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::process::{Steal, idle_cpu_seconds};
 use super::redis_benchmark::Load;
 use super::rows::{Before, FLUSHES_MIN, Row};
+use super::tls::Secured;
 use crate::client::{Client, info_field};
 use crate::server::{Server, Template, Workplace};
 
@@ -133,6 +134,8 @@ impl Plan {
     fn one(&self, row: &Row, template: &Template, requests: u64, is_base: bool) -> Result<Measured> {
         let place = Workplace::new("bench", None)?;
         let template = if is_base { template.clone() } else { template.with(row.directives)? };
+        let secured = row.tls.then(|| Secured::new(&place)).transpose()?;
+        let template = template.with(&secured.as_ref().map(Secured::directives).unwrap_or_default())?;
         let (server, _) = Server::start(&template.pinned_to(self.server_cpu), &place)?;
         let mut client = server.client()?;
         if row.before != Before::Nothing {
@@ -144,11 +147,11 @@ impl Plan {
         }
         if row.before == Before::FilledAndFlushed && !is_base {
             push_out_of_memtable(&mut client)?;
-            self.load(row, server.port(), requests / 4)?;
+            self.load(row, server.port(), secured.as_ref(), requests / 4)?;
         }
         let before = idle_cpu_seconds(server.pid(), self.idle_max);
         let flushes_before = flushes(&mut client)?;
-        let mut measured = self.load(row, server.port(), requests)?;
+        let mut measured = self.load(row, server.port(), secured.as_ref(), requests)?;
         let after = idle_cpu_seconds(server.pid(), self.idle_max);
         measured.cpu_us = (after - before) / requests as f64 * 1e6;
         measured.flushes = flushes(&mut client)? - flushes_before;
@@ -157,10 +160,11 @@ impl Plan {
         Ok(measured)
     }
 
-    fn load(&self, row: &Row, port: u16, requests: u64) -> Result<Measured> {
+    fn load(&self, row: &Row, port: u16, secured: Option<&Secured>, requests: u64) -> Result<Measured> {
         let Row { pipeline, keys, value_bytes, load: arguments, .. } = *row;
-        let cpu = Some(self.client_cpu);
-        Load { port, requests, pipeline, keys, value_bytes, connections: 50, cpu, arguments }.run()
+        let (cpu, cert) = (Some(self.client_cpu), secured.map(|secured| secured.cert.as_path()));
+        let port = secured.map_or(port, |secured| secured.port);
+        Load { port, requests, pipeline, keys, value_bytes, connections: 50, cpu, arguments, cert }.run()
     }
 }
 

@@ -19,6 +19,7 @@ pub mod replication;
 mod report;
 pub mod rows;
 pub mod sweep;
+mod tls;
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
 //! redis-benchmark as a load: started, and its line of figures read.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +21,8 @@ pub struct Load<'a> {
     pub cpu: Option<u32>,
     /// The arguments that choose the commands: `-t get`, or words.
     pub arguments: &'a [&'a str],
+    /// The certificate to trust, where the port speaks TLS.
+    pub cert: Option<&'a Path>,
 }
 
 impl Load<'_> {
@@ -38,6 +41,9 @@ impl Load<'_> {
         ];
         for (name, number) in numbers {
             words.extend([name.to_string(), number.to_string()]);
+        }
+        if let Some(cert) = self.cert {
+            words.extend(["--tls", "--cacert", &cert.to_string_lossy()].map(str::to_string));
         }
         let output = Command::new(&words[0])
             .args(&words[1..])

@@ -34,6 +34,8 @@ pub struct Row {
     pub first: &'static [&'static str],
     /// Directives of our server for this row alone.
     pub directives: &'static str,
+    /// Whether the load comes over TLS.
+    pub tls: bool,
 }
 
 /// The fewest complete flushes in a row that writes, so that their cost is counted.
@@ -62,6 +64,7 @@ const HOT: Row = Row {
     target: 0.75,
     first: &[],
     directives: "",
+    tls: false,
 };
 
 const WRITE: Row = Row {
@@ -100,6 +103,44 @@ pub const ROWS: &[Row] = &[
     },
     Row { id: "get-p1", title: "GET, hot, pipeline 1", pipeline: 1, requests: 400_000, target: 1.0, ..HOT },
     Row { id: "set-p1", title: "SET, pipeline 1", pipeline: 1, requests: 400_000, target: 1.0, ..WRITE },
+    Row { id: "tls-get", title: "GET over TLS, hot, pipeline 16", requests: 1_000_000, target: 1.0, tls: true, ..HOT },
+    Row { id: "tls-set", title: "SET over TLS, pipeline 16", requests: 1_000_000, target: 1.0, tls: true, ..WRITE },
+    Row {
+        id: "tls-get-p1",
+        title: "GET over TLS, hot, pipeline 1",
+        pipeline: 1,
+        requests: 200_000,
+        target: 1.0,
+        tls: true,
+        ..HOT
+    },
+    Row {
+        id: "tls-set-p1",
+        title: "SET over TLS, pipeline 1",
+        pipeline: 1,
+        requests: 200_000,
+        target: 1.0,
+        tls: true,
+        ..WRITE
+    },
+    Row {
+        id: "get-tracking",
+        title: "GET by clients that track, hot, pipeline 16",
+        load: &["--enable-tracking", "-t", "get"],
+        requests: 1_000_000,
+        target: 1.3,
+        // Of fifty clients that keep a hundred thousand keys each the table has five million entries.
+        directives: "--maxmemory 2gb",
+        ..HOT
+    },
+    Row {
+        id: "set-bcast",
+        title: "SET while a client tracks all keys, pipeline 16",
+        first: &["CLIENT", "TRACKING", "ON", "BCAST"],
+        requests: 1_000_000,
+        target: 1.3,
+        ..WRITE
+    },
     Row {
         id: "eval-get",
         title: "EVAL of a GET, pipeline 16",

@@ -87,6 +87,7 @@ fn measure(options: &Options, template: &Template, has_replica: bool) -> Result<
         connections: 50,
         cpu: None,
         arguments: &["-t", "set"],
+        cert: None,
     };
     let done = AtomicBool::new(false);
     let mut lags = scope(|threads| -> Result<Vec<f64>> {

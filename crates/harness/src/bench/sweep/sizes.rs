@@ -125,6 +125,7 @@ fn one_case(
 
         cpu: Some(options.client_cpu),
         arguments: case.load,
+        cert: None,
     };
     // All earlier writes are flushed and compacted before the measurement begins, and the data of a read has been read
     // once.
