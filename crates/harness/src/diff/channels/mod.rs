@@ -141,11 +141,11 @@ impl Party {
                 None => return Ok(Heard::Closed(connection)),
             }
         }
-        for connection in 0..self.clients.len() {
-            match self.may_track.then(|| self.hear(connection, "again")).transpose()? {
-                Some(Some(replies)) => heard[connection].extend(replies),
-                Some(None) => return Ok(Heard::Closed(connection)),
-                None => {}
+        let may_track = self.may_track;
+        for (connection, heard) in heard.iter_mut().enumerate().filter(|_| may_track) {
+            match self.hear(connection, "again")? {
+                Some(replies) => heard.extend(replies),
+                None => return Ok(Heard::Closed(connection)),
             }
         }
         Ok(Heard::All(heard))
