@@ -32,6 +32,6 @@ pub use error::ConfigError;
 pub use load::{Loaded, Note, load};
 pub use read::CommandLine;
 pub use rewrite::replace as replace_file_with;
-pub use settings::{Changed, Draft, Settings};
+pub use settings::{Changed, Draft, Refused, Settings};
 pub use special::{Bind, Limit};
-pub use tls::{AuthClients, KeyFiles, SessionCache, Tls, reads_files};
+pub use tls::{AuthClients, KeyFiles, SessionCache, Tls, may_wait};

@@ -56,7 +56,7 @@ pub(crate) fn rewritten(old: &[u8], values: &Values, users: &[Vec<u8>]) -> Vec<u
     page.print()
 }
 
-/// A word of a line about a user, in quotes where the line would not be read again as it is.
+/// Returns a word of a line, in quotes where it would not be read again as it is.
 fn quoted(word: &[u8]) -> Vec<u8> {
     match words::split(word).as_deref() {
         Ok([same]) if same == word => word.to_vec(),
@@ -196,6 +196,10 @@ fn lines(row: &Row, value: &Value) -> Vec<Line> {
                 .collect()
         }
         (Kind::Special(Special::Bind | Special::ReplicaOf), _) if !changed => Vec::new(),
+        (Kind::Special(Special::Bind), Value::Words(addresses)) if !addresses.is_empty() => {
+            let addresses: Vec<_> = addresses.iter().map(|address| quoted(address)).collect();
+            vec![line(&addresses.join(&b' '), true)]
+        }
         _ => {
             let printed = row.kind.print(value);
             // Redis writes these in any case.

@@ -34,7 +34,20 @@ struct State {
 
 /// A function that is called with the directives that change, the configuration before and the one to come. An `Err`
 /// refuses the change: it is the end of the error reply, as in `Unable to listen on this port. Check server logs.`
-pub type Listener = dyn Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync;
+pub type Listener = dyn Fn(&[Changed], &Config, &Config) -> Result<(), Refused> + Send + Sync;
+
+/// The reason why a change cannot take effect, and the directive that it is about, if it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub directive: Option<&'static str>,
+    pub text: String,
+}
+
+impl<T: Into<String>> From<T> for Refused {
+    fn from(text: T) -> Refused {
+        Refused { directive: None, text: text.into() }
+    }
+}
 
 /// A directive that CONFIG SET gave another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +98,7 @@ impl Settings {
     /// must not call `set` or `listen`.
     pub fn listen(
         &self,
-        listener: impl Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync + 'static,
+        listener: impl Fn(&[Changed], &Config, &Config) -> Result<(), Refused> + Send + Sync + 'static,
     ) {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
     }
@@ -117,14 +130,14 @@ impl Settings {
         }
         let next = Arc::new(Config::from_values(&after, &self.lines));
         for (called, listener) in listeners.iter().enumerate() {
-            if let Err(text) = listener(&changed, &config, &next) {
+            if let Err(Refused { directive, text }) = listener(&changed, &config, &next) {
                 let back = changes(&after, &before);
                 for earlier in &listeners[..called] {
                     // Listeners that took the change a moment ago had the values before it in force: going back is
                     // theirs to manage.
                     let _ = earlier(&back, &next, &config);
                 }
-                return Err(failed(changed[0].name.as_bytes(), &text));
+                return Err(failed(directive.unwrap_or(changed[0].name).as_bytes(), &text));
             }
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);

@@ -46,9 +46,11 @@ impl fmt::Debug for KeyFiles {
     }
 }
 
-/// Tells whether a change of this directive has files read, so that no event loop may make it.
-pub fn reads_files(directive: &[u8]) -> bool {
-    directive.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case(b"tls-"))
+/// Tells whether a change of this directive may have to wait, so that no event loop may make it: files are read, names
+/// of hosts looked up.
+pub fn may_wait(directive: &[u8]) -> bool {
+    let listens = ["port", "bind"].iter().any(|name| directive.eq_ignore_ascii_case(name.as_bytes()));
+    listens || directive.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case(b"tls-"))
 }
 
 /// Sessions that can be resumed.

@@ -29,10 +29,95 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
+/// The place of a TCP socket that listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    address: SocketAddr,
+    is_encrypted: bool,
+}
+
 /// The sockets of a server. Dropping it removes the unix socket's file.
 pub struct Listeners {
-    pub sockets: Vec<Listener>,
+    pub sockets: Vec<(Option<Place>, Listener)>,
     unix: Option<PathBuf>,
+}
+
+/// The directive to blame where an address cannot be had.
+const BIND: &str = "bind";
+
+/// The reason why no socket listens somewhere.
+pub struct CannotListen {
+    /// The directive to blame.
+    pub directive: &'static str,
+    /// A text for people that names the address.
+    pub text: String,
+}
+
+/// Returns the directive that names the port of clients that speak TLS, or none.
+fn port_directive(is_encrypted: bool) -> &'static str {
+    if is_encrypted { "tls-port" } else { "port" }
+}
+
+/// Returns the places of a configuration, each with what names it.
+pub fn places(config: &Config) -> Result<Vec<(Place, &Bind)>, CannotListen> {
+    let mut places = Vec::new();
+    for (port, is_encrypted) in [(config.port, false), (config.tls.port, true)] {
+        for bind in config.bind.iter().filter(|_| port > 0) {
+            let found = addresses(bind, port).map_err(|text| CannotListen { directive: BIND, text })?;
+            places.extend(found.into_iter().map(|address| (Place { address, is_encrypted }, bind)));
+        }
+    }
+    Ok(places)
+}
+
+/// Returns the names of places, for the log.
+pub fn names_of(places: &[Place]) -> Vec<String> {
+    let name = |place: &Place| format!("{}{}", place.address, if place.is_encrypted { " (TLS)" } else { "" });
+    places.iter().map(name).collect()
+}
+
+/// Listens in some of the places of a configuration; those that may be missing can be left out.
+///
+/// # Errors
+/// One of them cannot be had.
+pub fn open_all(wanted: &[(Place, &Bind)], backlog: u32) -> Result<Vec<(Place, Listener)>, CannotListen> {
+    let mut opened = Vec::new();
+    for (place, bind) in wanted {
+        let Place { address, is_encrypted } = *place;
+        let kind = if is_encrypted { Listener::Tls } else { Listener::Tcp };
+        match listen(address, backlog) {
+            Ok(socket) => opened.push((*place, kind(socket))),
+            Err(error) if bind.optional && is_unavailable(&error) => {
+                tracing::debug!("not listening on {address}: {error}");
+            }
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                let directive = port_directive(is_encrypted);
+                let port = address.port();
+                let text = format!(
+                    "Can't listen on {address}: port {port} is in use by another process. Stop that, or choose another \
+                     port with --{directive}."
+                );
+                return Err(CannotListen { directive, text });
+            }
+            Err(error) => {
+                let directive = if is_unavailable(&error) { BIND } else { port_directive(is_encrypted) };
+                return Err(CannotListen { directive, text: format!("Can't listen on {address}: {error}") });
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Checks that each port is had at one address at least.
+pub fn check_ports(wanted: &[(Place, &Bind)], had: &[Place]) -> Result<(), CannotListen> {
+    for (place, _) in wanted {
+        if !had.iter().any(|other| other.is_encrypted == place.is_encrypted) {
+            let port = place.address.port();
+            let text = format!("Can't listen on port {port}: none of the addresses of 'bind' is available.");
+            return Err(CannotListen { directive: BIND, text });
+        }
+    }
+    Ok(())
 }
 
 impl Listeners {
@@ -41,9 +126,7 @@ impl Listeners {
     /// # Errors
     /// A text for people that names the address or the path.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
-        let mut listeners = Listeners { sockets: Vec::new(), unix: None };
-        listeners.bind_port(config, config.port, Listener::Tcp)?;
-        listeners.bind_port(config, config.tls.port, Listener::Tls)?;
+        let mut listeners = Listeners { sockets: Listeners::of_ports(config).map_err(|why| why.text)?, unix: None };
         if let Some(path) = &config.unixsocket {
             listeners.bind_unix(path, config)?;
         }
@@ -55,38 +138,12 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Listens on a port of all addresses of `bind`; nothing where the port is 0.
-    fn bind_port(
-        &mut self,
-        config: &Config,
-        port: u16,
-        kind: fn(std::net::TcpListener) -> Listener,
-    ) -> Result<(), String> {
-        if port == 0 {
-            return Ok(());
-        }
-        let before = self.sockets.len();
-        for bind in &config.bind {
-            for address in addresses(bind, port)? {
-                match listen(address, config.tcp_backlog) {
-                    Ok(socket) => self.sockets.push(kind(socket)),
-                    Err(error) if bind.optional && is_unavailable(&error) => {
-                        tracing::debug!("not listening on {address}: {error}");
-                    }
-                    Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                        return Err(format!(
-                            "Can't listen on {address}: port {port} is in use by another process. Stop that, or choose \
-                             another port with --port."
-                        ));
-                    }
-                    Err(error) => return Err(format!("Can't listen on {address}: {error}")),
-                }
-            }
-        }
-        if self.sockets.len() == before {
-            return Err(format!("Can't listen on port {port}: none of the addresses of 'bind' is available."));
-        }
-        Ok(())
+    fn of_ports(config: &Config) -> Result<Vec<(Option<Place>, Listener)>, CannotListen> {
+        let wanted = places(config)?;
+        let opened = open_all(&wanted, config.tcp_backlog)?;
+        let had: Vec<Place> = opened.iter().map(|(place, _)| *place).collect();
+        check_ports(&wanted, &had)?;
+        Ok(opened.into_iter().map(|(place, socket)| (Some(place), socket)).collect())
     }
 
     fn bind_unix(&mut self, path: &PathBuf, config: &Config) -> Result<(), String> {
@@ -102,14 +159,14 @@ impl Listeners {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(config.unixsocketperm)).map_err(fails)?;
         }
         socket.set_nonblocking(true).map_err(fails)?;
-        self.sockets.push(Listener::Unix(socket));
+        self.sockets.push((None, Listener::Unix(socket)));
         Ok(())
     }
 
     /// Returns the addresses where clients may connect, for the log.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for socket in &self.sockets {
+        for (_, socket) in &self.sockets {
             match socket {
                 Listener::Tcp(socket) => names.extend(socket.local_addr().map(|address| address.to_string())),
                 Listener::Tls(socket) => names.extend(socket.local_addr().map(|address| format!("{address} (TLS)"))),

@@ -15,6 +15,7 @@ mod secrets;
 mod storage;
 
 mod listen;
+mod listening;
 mod mailbox;
 mod metrics;
 

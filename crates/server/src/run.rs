@@ -6,7 +6,8 @@
 
 use crate::backups::Backups;
 use crate::datadir::DataDir;
-use crate::listen::{self, Listeners};
+use crate::listen::Listeners;
+use crate::listening;
 use crate::logging::{self, Logging};
 use crate::mailbox::Mailbox;
 use crate::metrics;
@@ -182,14 +183,8 @@ async fn attend(
     let signals = |kind| signal(kind).map_err(|error| format!("Signals cannot be received: {error}"));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let names = listeners.names();
-    for socket in std::mem::take(&mut listeners.sockets) {
-        let (engine, mailboxes, tls) = (engine.clone(), mailboxes.clone(), replication.tls.clone());
-        tokio::task::spawn_local(async move {
-            if let Err(error) = listen::accept(socket, engine, mailboxes, tls).await {
-                tracing::error!("no more clients can be accepted: {error}");
-            }
-        });
-    }
+    let orders = listening::start(&mut listeners, &engine.settings);
+    tokio::task::spawn_local(orders.carry_out(engine.clone(), mailboxes.clone(), replication.tls.clone()));
     let mut stop = async || {
         tokio::select! {
             _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),

@@ -281,6 +281,29 @@ fn certificates_say_who_comes_in_and_as_whom() {
 }
 
 #[test]
+fn the_port_of_tls_comes_and_goes_while_the_server_runs() {
+    let (authority, dir, port) = (Authority::new(), TempDir::new(), free_port());
+    let server = Server::start(dir.path(), &[]);
+    let mut admin = server.client();
+    let refused = admin.ask(&format!("CONFIG SET tls-port {port}"));
+    assert!(refused.contains("'tls-port') - Unable to update TLS configuration. Check server logs."), "{refused}");
+    let pairs = authority.directives(port).join(" ").replace("--", "");
+    assert_eq!(admin.ask(&format!("CONFIG SET {pairs}")), "+OK\r\n");
+    assert_eq!(connect(port, &authority.client(Some(&authority.pair("client")))).ask("PING"), "+PONG\r\n");
+    let mut stays = connect(port, &authority.client(Some(&authority.pair("client"))));
+    let plain = server.port;
+    let taken = admin.ask(&format!("CONFIG SET tls-port {plain}"));
+    assert!(taken.contains("'tls-port') - Unable to listen on this port. Check server logs."), "{taken}");
+    assert_eq!(admin.ask("CONFIG SET port 0"), "+OK\r\n");
+    assert!(TcpStream::connect(("127.0.0.1", plain)).is_err());
+    assert_eq!(stays.ask(&format!("CONFIG SET port {plain} tls-port 0")), "+OK\r\n");
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert_eq!(stays.ask("PING"), "+PONG\r\n");
+    assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    server.stop();
+}
+
+#[test]
 fn certificates_are_exchanged_while_the_server_runs() {
     let (authority, dir, port) = (Authority::new(), TempDir::new(), free_port());
     let server = start(dir.path(), &authority.directives(port), &["--tls-auth-clients", "no"]);

@@ -6,14 +6,13 @@ use crate::kind::Kind;
 use crate::special::Special;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::used("port", PORT, "6379", "TCP port; 0 means no TCP.").immutable(),
+    Row::used("port", PORT, "6379", "TCP port; 0 means no TCP."),
     Row::used(
         "bind",
         Kind::Special(Special::Bind),
         "* -::*",
         "Addresses to listen on; one with a leading `-` may be missing, `\"\"` means no TCP.",
-    )
-    .immutable(),
+    ),
     Row::used("unixsocket", TEXT, "\"\"", "Path of a unix socket to listen on as well, relative to `dir`.").immutable(),
     Row::used(
         "unixsocketperm",

@@ -41,8 +41,7 @@ pub(super) const TLS: &[Row] = &[
         PORT,
         "0",
         "Port for clients that speak TLS; 0 means none. `port 0` beside it leaves no other way in.",
-    )
-    .immutable(),
+    ),
     Row::used(
         "tls-cert-file",
         TEXT,

@@ -146,7 +146,7 @@ fn a_draft_knows_its_own_changes_and_nobody_else_does() {
     let mut draft = settings.draft();
     draft.set(&[(b"timeout", b"77")]).expect("a right value");
     let refused =
-        draft.set(&[(b"timeout", b"78"), (b"port", b"1")]).expect_err("it cannot be set while the server runs");
+        draft.set(&[(b"timeout", b"78"), (b"databases", b"1")]).expect_err("it cannot be set while the server runs");
     assert!(refused.contains("immutable"), "{refused}");
     assert_eq!(draft.get(&[b"timeout"]), [("timeout".into(), b"77".to_vec())], "all or none");
     assert_eq!(settings.get(&[b"timeout"]), [("timeout".into(), b"0".to_vec())]);

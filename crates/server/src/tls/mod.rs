@@ -54,7 +54,7 @@ impl Tls {
             }
             configured.configure(next).map_err(|why| {
                 tracing::error!("TLS is configured as before: {why}");
-                REFUSED.to_owned()
+                REFUSED.into()
             })
         });
         Ok(tls)

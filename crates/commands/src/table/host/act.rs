@@ -124,7 +124,7 @@ impl Act {
     pub fn may_block(&self) -> bool {
         match self {
             Act::RewriteConfig | Act::PurgeMemory | Act::LoadUsers | Act::SaveUsers => true,
-            Act::SetConfig(pairs) => pairs.iter().any(|(name, _)| haypile_config::reads_files(name)),
+            Act::SetConfig(pairs) => pairs.iter().any(|(name, _)| haypile_config::may_wait(name)),
             _ => false,
         }
     }

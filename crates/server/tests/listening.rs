@@ -1,0 +1,85 @@
+//! CONFIG SET of `port` and `bind` while the server runs: where it listens from then on, and that nothing changes where
+//! that fails. `tls.rs` has `tls-port`.
+
+mod process;
+
+use process::{Client, Server, TempDir, free_port};
+use std::net::{TcpListener, TcpStream};
+
+const NO_PORT: &str = "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check \
+    server logs.\r\n";
+const NO_ADDRESS: &str =
+    "-ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to specified addresses.\r\n";
+
+fn listens(address: &str, port: u16) -> bool {
+    TcpStream::connect((address, port)).is_ok()
+}
+
+#[test]
+fn the_port_changes_while_clients_stay() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (before, mut client) = (server.port, server.client());
+    for _ in 0..20 {
+        let port = free_port();
+        assert_eq!(client.ask(&format!("CONFIG SET port {port}")), "+OK\r\n");
+        assert!(listens("127.0.0.1", port), "it listens when it has answered");
+        assert!(!listens("127.0.0.1", before), "and no more where it did");
+        assert_eq!(Client::at(port).ask("PING"), "+PONG\r\n");
+        assert_eq!(client.info("tcp_port"), port.to_string());
+        assert_eq!(client.ask(&format!("CONFIG SET port {port}")), "+OK\r\n", "it is there already");
+        assert_eq!(client.ask(&format!("CONFIG SET port {before}")), "+OK\r\n");
+        assert!(listens("127.0.0.1", before) && !listens("127.0.0.1", port));
+    }
+    assert_eq!(client.ask("CONFIG SET port 0"), "+OK\r\n");
+    assert!(!listens("127.0.0.1", before));
+    assert_eq!(client.ask(&format!("CONFIG SET port {before}")), "+OK\r\n", "who is there stays");
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_had_leaves_all_as_it_was() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let other = TcpListener::bind("127.0.0.1:0").expect("there are ports");
+    let taken = other.local_addr().expect("it is bound").port();
+    let still = |client: &mut Client<TcpStream>| {
+        assert_eq!(client.ask("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n");
+        assert_eq!(client.info("tcp_port"), server.port.to_string());
+        assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    };
+    assert_eq!(client.ask(&format!("CONFIG SET timeout 9 port {taken}")), NO_PORT);
+    still(&mut client);
+    assert_eq!(client.ask("CONFIG SET timeout 9 bind 203.0.113.1"), NO_ADDRESS);
+    still(&mut client);
+    assert_eq!(client.ask("CONFIG SET bind no.such.host.invalid"), NO_ADDRESS);
+    still(&mut client);
+    assert_eq!(client.ask("CONFIG SET bind -203.0.113.1"), NO_ADDRESS, "none of them is there");
+    still(&mut client);
+    assert!(client.ask("CONFIG SET port 65536").contains("argument must be between 0 and 65535 inclusive"));
+    // As soon as it can be had.
+    drop(other);
+    assert_eq!(client.ask(&format!("CONFIG SET port {taken}")), "+OK\r\n");
+    assert!(listens("127.0.0.1", taken) && !listens("127.0.0.1", server.port));
+    server.stop();
+}
+
+#[test]
+fn addresses_change_although_they_overlap() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (port, mut client) = (server.port, server.client());
+    assert_eq!(client.ask("CONFIG GET bind"), "*2\r\n$4\r\nbind\r\n$9\r\n127.0.0.1\r\n");
+    for (addresses, first, second) in
+        [("*", true, true), ("127.0.0.2", false, true), ("127.0.0.2 -203.0.113.1", false, true), ("*", true, true)]
+    {
+        assert_eq!(client.ask(&format!("CONFIG SET bind \"{addresses}\"")), "+OK\r\n", "{addresses}");
+        assert_eq!([listens("127.0.0.1", port), listens("127.0.0.2", port)], [first, second], "{addresses}");
+    }
+    assert_eq!(client.ask("CONFIG SET bind \"\""), "+OK\r\n");
+    assert!(!listens("127.0.0.1", port));
+    assert_eq!(client.ask("CONFIG SET bind 127.0.0.1"), "+OK\r\n");
+    assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    server.stop();
+}
