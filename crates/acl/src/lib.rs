@@ -4,8 +4,9 @@
 //! here, which the [`Catalog`] gives a name; a call is a [`Request`]. Nothing here knows a connection, a file or a
 //! reply: the command ACL is in the crate `commands`, logins are in `engine`.
 //!
-//! Reading order: [`user`] (a user and its rules), [`selector`] (one set of rights), `permitted` (which commands it
-//! has), [`request`] (a call, and why it is denied), [`users`] (all users, and their file), [`log`] (ACL LOG).
+//! Reading order: [`user`] (a user and its rules), [`limits`] (what its clients may take), [`selector`] (one set of
+//! rights), `permitted` (which commands it has), [`request`] (a call, and why it is denied), [`users`] (all users, and
+//! their file), [`log`] (ACL LOG).
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,8 @@ pub mod user;
 pub mod selector;
 
 mod permitted;
+
+pub mod limits;
 
 pub mod catalog;
 pub mod request;
@@ -25,6 +28,7 @@ pub mod password;
 pub mod wrong;
 
 pub use catalog::{Catalog, Named};
+pub use limits::Limits;
 pub use log::{Denial, Log};
 pub use request::{Databases, Denied, KeyUse, Reason, Request};
 pub use user::{Fresh, User};

@@ -4,6 +4,7 @@
 //! again. So a call is always judged by one and the same state of the rules.
 
 use crate::catalog::Catalog;
+use crate::limits::Limits;
 use crate::password::PasswordHash;
 use crate::request::{Denied, Request};
 use crate::selector::{Selector, is_word};
@@ -32,6 +33,7 @@ pub struct User {
     /// The rights that stand outside of parentheses.
     root: Selector,
     selectors: Vec<Selector>,
+    limits: Limits,
     /// Invariant: it is set where one of the selectors permits everything.
     is_unrestricted: bool,
 }
@@ -54,6 +56,7 @@ impl User {
             passwords: Vec::new(),
             root: Selector::new(fresh.all_channels),
             selectors: Vec::new(),
+            limits: Limits::default(),
             is_unrestricted: false,
         }
     }
@@ -173,6 +176,7 @@ impl User {
                 inner.split(|&byte| byte == b' ').try_for_each(|rule| selector.apply(rule, catalog))?;
                 self.selectors.push(selector);
             }
+            rule if self.limits.apply(rule)? => {}
             rule => self.root.apply(rule, catalog)?,
         }
         self.is_unrestricted = self.root.is_all() || self.selectors.iter().any(Selector::is_all);
@@ -219,6 +223,12 @@ impl User {
         &self.root
     }
 
+    /// The limits of what the user's clients may take of a node.
+    #[inline]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The rights in parentheses.
     pub fn selectors(&self) -> &[Selector] {
         &self.selectors
@@ -242,6 +252,10 @@ impl User {
             line.extend(b" (");
             selector.describe(&mut line);
             line.push(b')');
+        }
+        if !self.limits.is_none() {
+            line.push(b' ');
+            line.extend(self.limits.text().as_bytes());
         }
         line
     }

@@ -1,6 +1,6 @@
 //! Why a rule is refused.
 
-/// The fault of a rule. The texts are Redis's and Valkey's.
+/// The fault of a rule. The texts are Redis's and Valkey's, but for that of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The rule names a command or category that is not there.
@@ -14,6 +14,8 @@ pub enum Wrong {
     NoSuchPassword,
     PasswordHash,
     DatabaseRange,
+    /// The number of a limit.
+    Limit,
     /// A file names a user twice.
     Duplicate,
 }
@@ -37,6 +39,7 @@ impl Wrong {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
             Wrong::DatabaseRange => "The provided database ID is out of range",
+            Wrong::Limit => "A limit must be a number, or 0 for none; one of bytes may have a unit, as in 10mb",
             Wrong::Duplicate => "Duplicate user found. A user can only be defined once in config files",
         }
     }

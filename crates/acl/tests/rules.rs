@@ -221,6 +221,30 @@ fn channels_and_databases() {
 }
 
 #[test]
+fn limits_are_rules_too() {
+    let shown = |rules: &str| user(rules).map(|user| user.limits().text());
+    assert_eq!(shown("on"), Ok(String::new()));
+    assert_eq!(shown("RATE=10 memory=1gb bandwidth=5k"), Ok("rate=10 bandwidth=5000 memory=1073741824".into()));
+    assert_eq!(shown("rate=10 connections=3 rate=0"), Ok("connections=3".into()));
+    assert_eq!(shown("rate=10 reset"), Ok(String::new()));
+    for wrong in ["rate=", "rate=1k", "rate=-1", "rate=+1", "memory=1x", "connections=1.5", "bandwidth=mb"] {
+        assert_eq!(user(wrong).map(|_| ()), Err((0, Wrong::Limit)), "{wrong}");
+    }
+    assert_eq!(
+        user("(rate=1)").map(|_| ()),
+        Err((0, Wrong::Syntax)),
+        "they are the user's, not those of a set of rights"
+    );
+    let made = user("on ~a +@all (+get ~b) rate=7 memory=100").expect("right");
+    let line = String::from_utf8(made.line()).expect("text");
+    assert_eq!(
+        line,
+        "user u on sanitize-payload ~a resetchannels +@all (~b resetchannels -@all +get) rate=7 memory=100"
+    );
+    assert_eq!(user(line.strip_prefix("user u ").expect("it begins so")), Ok(made), "its line makes it again");
+}
+
+#[test]
 fn what_a_call_needs_is_in_one_selector() {
     let rules = "on +get ~a* (+set %W~b*) (+@read ~c* &x db=1)";
     check(
