@@ -237,6 +237,14 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "channels_and_databases",
     },
     Difference {
+        commands: &["acl"],
+        what: "Limits of what all clients of a user may take of a node: `rate=OPS`, `bandwidth=BYTES`, `memory=BYTES`, \
+               `connections=N`; `user-limit-policy` says whether calls beyond them wait or get the error `LIMIT`. ACL LIST and \
+               GETUSER show them where there are any.",
+        why: "Tenants that share a server do not take it from each other.",
+        test: "limits_are_rules_of_a_user",
+    },
+    Difference {
         commands: &["config|set"],
         what: "TLS 1.0 and 1.1, ciphers without forward secrecy, and Diffie-Hellman over numbers are not there: a directive that asks \
                for one is refused with the names of those that are, `tls-dh-params-file` has no effect.",

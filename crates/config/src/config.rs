@@ -103,6 +103,8 @@ pub struct Config {
     /// Users that are made have all channels.
     pub acl_all_channels: bool,
     pub acl_log_entries_max: usize,
+    /// Calls beyond the limits of a user are refused; they wait otherwise.
+    pub refuses_beyond_limits: bool,
     /// Keys that client-side caching keeps track of; 0 = no bound.
     pub tracking_keys_max: usize,
     /// The lines `user`, in order.
@@ -354,6 +356,7 @@ impl Config {
             acl_all_channels: fields.choice("acl-pubsub-default", PUBSUB_DEFAULTS),
             tracking_keys_max: usize::try_from(fields.int::<i64>("tracking-table-max-keys")).unwrap_or(0),
             acl_log_entries_max: usize::try_from(fields.int::<i64>("acllog-max-len")).unwrap_or(0),
+            refuses_beyond_limits: fields.choice("user-limit-policy", LIMIT_POLICIES),
             users: lines.users.clone(),
             replication: Replication::read(fields),
             tls: read_tls(fields, &below_dir),
@@ -450,6 +453,7 @@ const SUPERVISED: &[(&str, Supervised)] = &[
 ];
 const PROTECTED: &[(&str, Protected)] = &[("no", Protected::No), ("yes", Protected::Yes), ("local", Protected::Local)];
 const PUBSUB_DEFAULTS: &[(&str, bool)] = &[("allchannels", true), ("resetchannels", false)];
+const LIMIT_POLICIES: &[(&str, bool)] = &[("delay", false), ("refuse", true)];
 const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("debug", LogLevel::Debug),
     ("verbose", LogLevel::Verbose),

@@ -26,6 +26,13 @@ pub(super) const ROWS: &[Row] = &[
         "Channels of new users, and of new selectors.",
     ),
     Row::used("acllog-max-len", LONG, "128", "Entries that ACL LOG keeps."),
+    Row::used(
+        "user-limit-policy",
+        Kind::Choice(&[("delay", 0), ("refuse", 1)]),
+        "delay",
+        "Calls beyond `rate=` or `bandwidth=` of their user wait, or get the error `LIMIT`.",
+    )
+    .ours(),
     Row::not_yet(
         "enable-module-command",
         Kind::Choice(&[("no", 0), ("yes", 1), ("local", 2)]),

@@ -5,12 +5,14 @@
 //! sent after the reply to a change is judged by the change.
 
 use crate::clients::statistics::counters::Count;
+use crate::clients::usage::{Seat, Usage};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use haypile_acl::log::Entry;
 use haypile_acl::user::DEFAULT;
 use haypile_acl::{Catalog, Denial, Log, Reason, User, Users};
 use haypile_config::Settings;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The users, and who was denied what.
@@ -20,6 +22,8 @@ pub(crate) struct Accounts {
     /// Held by a change, from its look at the users to their exchange.
     changing: Mutex<()>,
     log: Mutex<Log>,
+    /// The usage by the clients of each user, by name.
+    usages: Mutex<HashMap<Arc<[u8]>, Arc<Usage>>>,
     /// By `Reason`.
     denied: [Count; Reason::ALL.len()],
 }
@@ -46,6 +50,7 @@ impl Accounts {
             users: ArcSwap::from_pointee(users),
             changing: Mutex::default(),
             log: Mutex::default(),
+            usages: Mutex::default(),
             denied: Default::default(),
         }
     }
@@ -76,8 +81,37 @@ impl Accounts {
         let before = self.users();
         let mut after = Users::clone(&before);
         change(&mut after)?;
-        self.users.store(Arc::new(after));
+        let after = Arc::new(after);
+        self.users.store(after.clone());
+        // Clients of users that were removed give up their seats as they go.
+        lock(&self.usages).retain(|name, usage| after.get(name).is_some() || Arc::strong_count(usage) > 1);
         Ok(before)
+    }
+
+    /// Returns what the clients of a user take.
+    pub fn usage(&self, user: &User) -> Arc<Usage> {
+        let mut usages = lock(&self.usages);
+        usages.entry(user.name().clone()).or_insert_with(|| Arc::new(Usage::new(user.name().clone()))).clone()
+    }
+
+    /// The seat of a client that acts as this user: the one that it has, or a new one. None if all are taken.
+    pub fn seat(&self, user: &User, present: Option<&Arc<Seat>>) -> Option<Arc<Seat>> {
+        if let Some(seat) = present.filter(|seat| seat.usage.user == *user.name()) {
+            return Some(seat.clone());
+        }
+        let usage = self.usage(user);
+        let seat = Seat::take(&usage, user.limits().connections);
+        if seat.is_none() {
+            usage.turned_away.add_shared(1);
+        }
+        seat
+    }
+
+    /// The users that have limits, with what their clients take.
+    pub fn limited(&self) -> Vec<(Arc<User>, Arc<Usage>)> {
+        let users = self.users();
+        let limited = users.iter().filter(|user| !user.limits().is_none());
+        limited.map(|user| (user.clone(), self.usage(user))).collect()
     }
 
     /// Gives the default user this password and no other, or lets it in without one if it is empty: `requirepass`.
@@ -115,6 +149,7 @@ impl Accounts {
 
     pub fn reset_counts(&self) {
         self.denied.iter().for_each(Count::reset);
+        lock(&self.usages).values().for_each(|usage| usage.reset_counts());
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) const BOUND: u32 = 16;
 pub(crate) const RESTRICTED: u32 = 128;
 /// The client's reads are noted, because it keeps what it reads.
 pub(crate) const TRACKS: u32 = 256;
+/// The client's user has limits.
+pub(crate) const LIMITED: u32 = 512;
 /// The client is in MONITOR, which to Redis is a kind of replica.
 pub(crate) const MONITORS: u32 = 32;
 
@@ -176,6 +178,9 @@ impl State {
         }
         if self.tracker.as_ref().is_some_and(|tracker| tracker.notes_reads()) {
             bits |= TRACKS;
+        }
+        if self.is_limited() {
+            bits |= LIMITED;
         }
         if self.monitors {
             bits |= MONITORS;

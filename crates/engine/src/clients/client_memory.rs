@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// The least bound that counts: with less, nobody could talk to the server any more. Redis has the same.
-const BOUND_BYTES_MIN: u64 = 128 << 10;
+pub(crate) const BOUND_BYTES_MIN: u64 = 128 << 10;
 
 /// The least bound that a share of the budget stands for: a small budget is one for the data, and clients with requests
 /// and replies of a usual size shall not be closed for it.
@@ -120,6 +120,11 @@ impl Footprint {
     #[inline]
     pub fn is_leaving(&self) -> bool {
         self.bucket.load(Ordering::Relaxed) == LEAVING
+    }
+
+    /// Whether it may be closed for want of room: it is there, and CLIENT NO-EVICT was not called.
+    pub fn may_be_closed(&self) -> bool {
+        (self.bucket.load(Ordering::Relaxed) as usize) < BUCKETS
     }
 
     pub fn bytes(&self) -> u64 {

@@ -6,6 +6,7 @@ pub(crate) mod acts;
 pub(crate) mod client;
 pub(crate) mod session;
 pub(crate) mod steps;
+pub(crate) mod usage;
 
 pub(crate) mod blocked;
 pub(crate) mod checks;

@@ -1,5 +1,6 @@
 //! Messages that a client is sent unasked, and their place among its replies.
 
+use crate::clients::checks::LIMITED;
 use crate::clients::pubsub::{Payload, Sink, encode_head};
 use crate::clients::session::{Session, Waiting};
 use haypile_resp::{Protocol, write};
@@ -56,6 +57,9 @@ impl Session {
 
     fn append(&mut self, head: &[u8], payload: &Arc<Payload>, out: &mut impl Sink) {
         let protocol = self.state.protocol;
+        if self.checks & LIMITED != 0 {
+            self.charge(head.len() + payload.bytes().len());
+        }
         match self.holds_pushes() || !self.deferred.is_empty() {
             true => append(head, payload, protocol, &mut self.deferred),
             false => append(head, payload, protocol, out),

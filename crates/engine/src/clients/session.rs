@@ -12,6 +12,7 @@ use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
 use crate::clients::statistics::{Called, Moment, Timed, Unacknowledged};
 use crate::clients::steps::Steps;
 use crate::clients::tracking::{Caching, Tracker};
+use crate::clients::usage::Seat;
 use crate::keys::gate::StoreGate;
 use crate::keys::locks::Turn;
 use crate::keys::waiters::Waiter;
@@ -39,6 +40,8 @@ pub struct State {
     pub authenticated: bool,
     /// The user that the client acts as.
     pub(crate) user: Arc<User>,
+    /// Its place among the user's clients. None until it has logged in, or while all are taken.
+    pub(crate) seat: Option<Arc<Seat>>,
     pub replies: Replies,
     pub no_evict: bool,
     pub no_touch: bool,

@@ -5,7 +5,7 @@
 use super::field::{Field, Source};
 use super::figures::{Grows, figure};
 use super::keyspace::{self, TYPES};
-use super::{TABLE, commands, persistence, replication, together};
+use super::{TABLE, clients, commands, persistence, replication, together};
 use crate::clients::statistics::Wait;
 use crate::clients::statistics::counters::Distribution;
 use crate::run::engine::Engine;
@@ -52,6 +52,16 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("haypile_replica_lag_records", Kind::Gauge, "Records of the log that a replica has not applied."),
     ("haypile_replica_lag_bytes", Kind::Gauge, "About how many bytes of the log a replica has not applied."),
     ("haypile_replica_silence_seconds", Kind::Gauge, "Time since a replica acknowledged something."),
+    ("haypile_user_limit", Kind::Gauge, "A limit of a user's rules."),
+    ("haypile_user_connections", Kind::Gauge, "Connections of a user that has limits."),
+    ("haypile_user_memory_bytes", Kind::Gauge, "Bytes that the connections of a user with `memory=` take."),
+    ("haypile_user_calls_total", Kind::Counter, "Calls of a user that has limits."),
+    ("haypile_user_bytes_total", Kind::Counter, "Bytes of requests and replies of a user that has limits."),
+    ("haypile_user_delayed_calls_total", Kind::Counter, "Calls that waited for `rate=` or `bandwidth=`."),
+    ("haypile_user_delay_microseconds_total", Kind::Counter, "The time that they waited."),
+    ("haypile_user_refused_calls_total", Kind::Counter, "Calls that were refused for `rate=` or `bandwidth=`."),
+    ("haypile_user_refused_connections_total", Kind::Counter, "Logins and calls that were refused for `connections=`."),
+    ("haypile_user_closed_clients_total", Kind::Counter, "Clients that were closed for `memory=`."),
     ("haypile_errors_total", Kind::Counter, "Error replies by their first word."),
 ];
 
@@ -120,6 +130,14 @@ fn family(engine: &Engine, name: &str, page: &mut Page) {
                 page.sample(name, &[("replica", &format!("{}:{}", replica.host, replica.port))], &value);
             }
         }
+        "haypile_user_limit" => {
+            for (user, _) in engine.accounts.limited() {
+                let shown = user.name().escape_ascii().to_string();
+                for limit in user.limits().text().split(' ').filter_map(|limit| limit.split_once('=')) {
+                    page.sample(name, &[("user", &shown), ("limit", limit.0)], limit.1);
+                }
+            }
+        }
         "haypile_db_keys" | "haypile_db_expires" | "haypile_db_type_keys" => {
             for database in keyspace::databases(engine, None) {
                 let db = format!("db{}", database.number);
@@ -149,7 +167,15 @@ fn family(engine: &Engine, name: &str, page: &mut Page) {
                 page.sample(name, &[("kind", &kind)], &count.to_string());
             }
         }
-        _ => of_commands(engine, name, page),
+        _ => match clients::NUMBERS.iter().find(|number| number.metric == name) {
+            Some(number) => {
+                for (user, usage) in engine.accounts.limited() {
+                    let value = (number.value)(&usage).to_string();
+                    page.sample(name, &[("user", &user.name().escape_ascii().to_string())], &value);
+                }
+            }
+            None => of_commands(engine, name, page),
+        },
     }
 }
 

@@ -103,6 +103,7 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
         "persistence" if engine.store().is_none() => {
             persistence::LOADING.iter().for_each(|known| field(out, known.name, &known.value(engine)));
         }
+        "clients" => clients::lines(engine, out),
         "commandstats" => commands::commandstats(engine, out),
         "errorstats" => commands::errorstats(engine, out),
         "latencystats" => commands::latencystats(engine, out),

@@ -3,7 +3,7 @@
 
 use super::field::Field;
 use super::figures::{FIGURES, Grows};
-use super::{TABLE, commands, metrics, persistence, replication};
+use super::{TABLE, clients, commands, metrics, persistence, replication};
 use std::fmt::Write;
 
 /// The whole page.
@@ -64,7 +64,7 @@ pub fn page() -> String {
     line("");
     line("| section | field | |");
     line("|---|---|---|");
-    for (section, field, about) in commands::PATTERNS.iter().chain(replication::PATTERNS) {
+    for (section, field, about) in clients::PATTERNS.iter().chain(commands::PATTERNS).chain(replication::PATTERNS) {
         line(&format!("| {section} | `{field}` | {about} |"));
     }
     line("");

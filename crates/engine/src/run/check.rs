@@ -1,6 +1,6 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, MONITORED, RESTRICTED, STALE, TRACKS};
+use crate::clients::checks::{CONGESTED, LIMITED, MONITORED, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -95,6 +95,11 @@ impl WorkerState {
         if bits & CONGESTED != 0 && engine.is_congested(call.args.bytes_len()) && sends(engine, session, entry) {
             session.waiting = Waiting::Paused;
             return Checked::Held(Next::Sleep(CONGESTED_WAIT));
+        }
+        if session.checks & LIMITED != 0
+            && let Err(beyond) = self.check_limits(engine, session, entry, call.args)
+        {
+            return beyond.unwrap_or_else(|error| self.deny(engine, session, entry, call.args, &error, out));
         }
         if bits & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
             self.show_monitors(engine, session, entry, call.args);

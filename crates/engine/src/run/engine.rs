@@ -341,7 +341,9 @@ impl Engine {
     /// The state of a client that has just come.
     pub(crate) fn fresh_state(&self) -> State {
         let user = self.accounts.default_user();
-        State { authenticated: user.is_open(), user, ..State::default() }
+        let authenticated = user.is_open();
+        let seat = authenticated.then(|| self.accounts.seat(&user, None)).flatten();
+        State { authenticated, user, seat, ..State::default() }
     }
 
     /// Closes a client of any event loop, soon. Nobody finds it any more from now on, whatever it waits for still.

@@ -36,6 +36,7 @@ pub(crate) mod held_back;
 pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod invalidate;
+pub(crate) mod limit;
 pub(crate) mod monitor;
 pub(crate) mod publish;
 pub(crate) mod room;

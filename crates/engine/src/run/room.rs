@@ -1,6 +1,7 @@
 //! Bounds the memory of clients (`clients::client_memory`): those with most are closed, and long replies are made only
 //! where they have room.
 
+use crate::clients::checks::LIMITED;
 use crate::clients::client_memory::{
     CONGESTED_BYTES_MAX, ClientMemory, Counted, Figures, LOOK_AGAIN_MS, RESERVED_BYTES_MIN,
 };
@@ -68,6 +69,9 @@ impl Engine {
             }
             _ => {}
         }
+        if session.checks & LIMITED != 0 {
+            self.count_for_user(session, figures.own + figures.shared);
+        }
     }
 
     /// Counts a reply of so many bytes that a client is about to take, until its figures are set again. False if the
@@ -117,11 +121,7 @@ impl Engine {
         }
         let worst = self.client_memory.take_worst(bound, bytes_min, now_ms, || self.client_bytes());
         for client in &worst {
-            let mut line = String::new();
-            client.line(&mut line, &client.names(), &self.table, self.now_ms());
-            tracing::info!("Evicting client: {line}");
-            self.client_memory.closed.add_shared(1);
-            self.close_client(client);
+            self.evict(client);
         }
         if !worst.is_empty() {
             // Publishers wait until the closed clients have gone.

@@ -78,7 +78,8 @@ impl Engine {
             self.note_denial(session.id, &session.state, denial, 1);
             return;
         };
-        session.state.log_in(user);
+        let seat = self.accounts.seat(&user, session.state.seat.as_ref());
+        session.state.log_in(user, seat);
         session.client.show_names(&session.state.names);
         session.checks = session.state.checks();
     }

@@ -4,6 +4,7 @@
 //! Clients come and go here, and so does what others have for them; each turn of a connection begins here. What a turn
 //! does is in `execute`.
 
+use crate::clients::checks::LIMITED;
 use crate::clients::client::{Client, Peer};
 use crate::clients::inbox::{Inbox, Notice, Wake};
 use crate::clients::pubsub::Subscribers;
@@ -247,6 +248,7 @@ impl Worker {
             _ => {}
         }
         state.go_on_after_pause(engine, session);
+        session.state.seat = None;
         engine.clients.remove(session.id);
         engine.client_memory.forget(&session.client);
         engine.on_disconnect();
@@ -256,7 +258,11 @@ impl Worker {
     pub fn turn(&mut self, session: &mut Session, input: &[u8], out: &mut Vec<u8>, now_ms: u64) -> Turn {
         let Worker { engine, state } = self;
         state.now_ms = now_ms;
+        let before = out.len();
         let turn = state.turn(engine, session, input, out);
+        if session.checks & LIMITED != 0 {
+            session.charge(out.len().saturating_sub(before));
+        }
         state.leave(engine);
         session.client.show(session, state.now_ms, session.last_command);
         turn

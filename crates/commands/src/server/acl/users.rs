@@ -112,6 +112,9 @@ fn getuser(host: &mut dyn Host, args: Args) -> Result<Reply> {
     fields.extend(described(user.root()));
     let selectors = user.selectors().iter().map(|selector| Reply::Map(described(selector)));
     fields.push((Reply::bulk("selectors"), Reply::array(selectors)));
+    if !user.limits().is_none() {
+        fields.push((Reply::bulk("limits"), Reply::bulk(user.limits().text())));
+    }
     Ok(Reply::Map(fields))
 }
 

@@ -22,7 +22,8 @@ pub trait Users {
     /// The user of this name, if this is one of its passwords and it may log in.
     ///
     /// # Errors
-    /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop where the password is very long.
+    /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop where the password is very long; the user has as many
+    /// connections as it may.
     fn login(&self, name: &[u8], password: &[u8]) -> Result<Option<Arc<User>>>;
 
     /// Whether so many bytes of passwords may be hashed at once.

@@ -4,6 +4,7 @@ use crate::clients::client::Names;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, State};
 use crate::clients::tracking::Caching;
+use crate::clients::usage::Seat;
 use crate::run::host::SessionHost;
 use haypile_acl::User;
 use haypile_acl::user::DEFAULT;
@@ -75,7 +76,10 @@ impl SessionHost<'_, '_> {
             SessionChange::Replies(replies) => state.replies = replies,
             SessionChange::Track(options) => self.track(options),
             SessionChange::CacheNext => state.caching = Caching::Next,
-            SessionChange::Login(user) => state.changing().log_in(user),
+            SessionChange::Login(user) => {
+                let seat = self.engine.accounts.seat(&user, state.seat.as_ref());
+                state.changing().log_in(user, seat);
+            }
             SessionChange::Protocol(protocol) => state.changing().protocol = protocol,
             SessionChange::Monitor => state.changing().monitors = true,
             SessionChange::Name(name) => state.changing_names().name = name,
@@ -95,10 +99,10 @@ impl State {
     }
 
     /// Makes the client act as a user that was authenticated.
-    pub(in crate::run) fn log_in(&mut self, user: Arc<User>) {
+    pub(in crate::run) fn log_in(&mut self, user: Arc<User>, seat: Option<Arc<Seat>>) {
         let name = (**user.name() != *DEFAULT).then(|| user.name().clone());
         Arc::make_mut(&mut self.names).user = name;
-        (self.authenticated, self.user) = (true, user);
+        (self.authenticated, self.user, self.seat) = (true, user, seat);
     }
 
     fn changing_names(&mut self) -> &mut Names {

@@ -1,6 +1,7 @@
 //! Users, and the client's login.
 
 use crate::run::host::SessionHost;
+use crate::run::limit::no_seat;
 use crate::run::users::fresh_rights;
 use haypile_acl::log::Entry;
 use haypile_acl::{Fresh, User};
@@ -31,7 +32,17 @@ impl Users for SessionHost<'_, '_> {
 
     fn login(&self, name: &[u8], password: &[u8]) -> Result<Option<Arc<User>>> {
         self.check_hashed_bytes(password.len())?;
-        Ok(self.users().get(name).filter(|user| user.accepts(password)).cloned())
+        let Some(user) = self.users().get(name).filter(|user| user.accepts(password)).cloned() else { return Ok(None) };
+        let has_seat = self.state.seat.as_ref().is_some_and(|seat| seat.usage.user == *user.name());
+        let connections_max = user.limits().connections;
+        if connections_max > 0 && !has_seat {
+            let usage = self.engine.accounts.usage(&user);
+            if usage.connections() >= connections_max {
+                usage.turned_away.add_shared(1);
+                return Err(Error::text(no_seat(&user)));
+            }
+        }
+        Ok(Some(user))
     }
 
     fn check_hashed_bytes(&self, bytes: usize) -> Result<()> {
