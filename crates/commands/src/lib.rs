@@ -66,6 +66,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
     &[
         string::COMMANDS,
         string::counter::COMMANDS,
+        string::several::COMMANDS,
         string::lcs::COMMANDS,
         string::substring::COMMANDS,
         bitmap::COMMANDS,

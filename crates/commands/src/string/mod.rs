@@ -1,15 +1,19 @@
 //! The commands that read and write whole strings: SET and GET with their relatives.
 //!
-//! Owns their options and replies. Never builds a row: what a string is on disk belongs to `haypile-types`. Counters
-//! are in `counter.rs`, parts of strings in `substring.rs`.
+//! Owns their options and replies. Never builds a row: what a string is on disk belongs to `haypile-types`. Their
+//! options are in `options.rs`, counters in `counter.rs`, parts of strings in `substring.rs`, commands for several
+//! strings in `several.rs`.
 
 pub(crate) mod counter;
 pub(crate) mod lcs;
+mod options;
+pub(crate) mod several;
 pub(crate) mod substring;
 
 use crate::args::Args;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keys::expire::Time;
+use crate::string::options::{Condition, Expiry, Options, deadline};
 use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Mode, Use};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
@@ -19,7 +23,7 @@ use haypile_types::event;
 use haypile_types::key;
 use haypile_types::string::{self, Content};
 
-pub(crate) const COMMANDS: &[Command] = &[GET, SET, SETEX, PSETEX, SETNX, GETSET, GETEX, GETDEL, MGET, MSET, MSETNX];
+pub(crate) const COMMANDS: &[Command] = &[GET, SET, SETEX, PSETEX, SETNX, GETSET, GETEX, GETDEL];
 
 const GET: Command = Command {
     name: "get",
@@ -149,103 +153,6 @@ fn on_set(txn: &mut Txn, key: &Key, deadline: Option<u64>) {
     if deadline.is_some() {
         txn.on_event(event::GENERIC, "expire", key);
     }
-}
-
-/// When SET sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Condition {
-    Absent,
-    Present,
-}
-
-impl Condition {
-    fn met_by(present: bool) -> Condition {
-        if present { Condition::Present } else { Condition::Absent }
-    }
-}
-
-/// The effect of an option on the deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Expiry {
-    /// No option: SET removes the deadline, GETEX leaves it.
-    #[default]
-    Unsaid,
-    Keep,
-    Persist,
-    /// A new deadline: the unit of the number, and its argument.
-    At(Time, usize),
-}
-
-/// The options of SET and GETEX. Like options may be repeated, the last one counts; unlike ones exclude each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Options {
-    condition: Option<Condition>,
-    get: bool,
-    expiry: Expiry,
-}
-
-impl Options {
-    const OF_SET: [&str; 4] = ["NX", "XX", "GET", "KEEPTTL"];
-    const OF_GETEX: [&str; 1] = ["PERSIST"];
-
-    /// The options from argument `i` on: `words`, and the four with a number.
-    fn parse(args: Args, mut i: usize, words: &[&str]) -> Result<Options> {
-        let mut options = Options::default();
-        while i < args.len() {
-            match words.iter().find(|word| args.is(i, word)) {
-                Some(&"NX") => options.require(Condition::Absent)?,
-                Some(&"XX") => options.require(Condition::Present)?,
-                Some(&"GET") => options.get = true,
-                Some(&"KEEPTTL") => options.expire(Expiry::Keep)?,
-                Some(_) => options.expire(Expiry::Persist)?,
-                None => {
-                    let times = [
-                        ("EX", Time::InSeconds),
-                        ("PX", Time::InMilliseconds),
-                        ("EXAT", Time::AtSecond),
-                        ("PXAT", Time::AtMillisecond),
-                    ];
-                    let (_, time) = times.into_iter().find(|(word, _)| args.is(i, word)).ok_or(Error::Syntax)?;
-                    i += 1;
-                    options.expire(Expiry::At(time, i))?;
-                    args.opt(i).ok_or(Error::Syntax)?;
-                }
-            }
-            i += 1;
-        }
-        Ok(options)
-    }
-
-    fn require(&mut self, condition: Condition) -> Result<()> {
-        match self.condition.replace(condition) {
-            Some(other) if other != condition => Err(Error::Syntax),
-            _ => Ok(()),
-        }
-    }
-
-    fn expire(&mut self, expiry: Expiry) -> Result<()> {
-        match (std::mem::replace(&mut self.expiry, expiry), expiry) {
-            (Expiry::Unsaid, _) => Ok(()),
-            (Expiry::At(before, _), Expiry::At(time, _)) if before == time => Ok(()),
-            (before, after) if before == after => Ok(()),
-            _ => Err(Error::Syntax),
-        }
-    }
-
-    /// The deadline that the options ask for, if any.
-    fn deadline(&self, txn: &Txn, args: Args, command: &'static str) -> Result<Option<u64>> {
-        match self.expiry {
-            Expiry::At(time, i) => deadline(txn, args, i, time, command).map(Some),
-            _ => Ok(None),
-        }
-    }
-}
-
-/// Argument `i` as a deadline, a Unix time in milliseconds. The number itself has to be positive.
-fn deadline(txn: &Txn, args: Args, i: usize, time: Time, command: &'static str) -> Result<u64> {
-    let number = args.int(i)?;
-    let ms = if number > 0 { time.to_ms(number, txn.now_ms()) } else { None };
-    ms.and_then(|ms| u64::try_from(ms).ok()).ok_or(Error::InvalidExpire(command))
 }
 
 const SETEX: Command = Command {
@@ -410,97 +317,4 @@ fn getdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     key::remove(txn, &key, &header)?;
     txn.on_event(event::GENERIC, "del", &key);
     Ok(reply)
-}
-
-const MGET: Command = Command {
-    name: "mget",
-    since: "1.0.0",
-    group: Group::String,
-    arity: Arity::at_least(2),
-    keys: Keys::all_from(1, 1),
-    summary: "Returns the values of several string keys from one moment.",
-    syntax: "key...",
-    complexity: "O(N) where N is the number of keys to retrieve.",
-    access: Access::Read,
-    body: Body::Txn(mget),
-    flags: &[Flag::Fast],
-    tips: &["request_policy:multi_shard"],
-    ..Command::USUAL
-};
-
-/// Reads several strings. A key that holds no string counts as absent.
-fn mget(txn: &mut Txn, args: Args) -> Result<Reply> {
-    let mut values = Vec::with_capacity(args.len() - 1);
-    for i in 1..args.len() {
-        let key = args.key(txn, i);
-        values.push(match string::get(txn, &key) {
-            Ok(Some(content)) => bulk(content),
-            Ok(None) | Err(haypile_types::Error::WrongType) => Reply::Null,
-            Err(error) => return Err(error.into()),
-        });
-    }
-    Ok(Reply::Array(values))
-}
-
-const MSET: Command = Command {
-    name: "mset",
-    since: "1.0.1",
-    group: Group::String,
-    arity: Arity::at_least(3),
-    keys: Keys::all_from(1, 2).ow(&[Use::Update]),
-    summary: "Sets several keys to strings at once.",
-    syntax: "key_value=(key value)...",
-    complexity: "O(N) where N is the number of keys to set.",
-    access: Access::Write,
-    body: Body::Txn(mset),
-    flags: &[Flag::Denyoom],
-    tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
-    ..Command::USUAL
-};
-
-fn mset(txn: &mut Txn, args: Args) -> Result<Reply> {
-    check_pairs(args, "mset")?;
-    set_all(txn, args)?;
-    Ok(Reply::ok())
-}
-
-fn check_pairs(args: Args, command: &str) -> Result<()> {
-    if args.len().is_multiple_of(2) { Err(Error::WrongArity(command.to_owned())) } else { Ok(()) }
-}
-
-fn set_all(txn: &mut Txn, args: Args) -> Result<()> {
-    for i in (1..args.len()).step_by(2) {
-        let key = args.key(txn, i);
-        string::set(txn, &key, args.get(i + 1))?;
-        on_set(txn, &key, None);
-    }
-    Ok(())
-}
-
-const MSETNX: Command = Command {
-    name: "msetnx",
-    since: "1.0.1",
-    group: Group::String,
-    arity: Arity::at_least(3),
-    keys: Keys::all_from(1, 2).ow(&[Use::Insert]),
-    summary: "Sets several keys to strings at once if none of them exists.",
-    syntax: "key_value=(key value)...",
-    complexity: "O(N) where N is the number of keys to set.",
-    access: Access::Write,
-    body: Body::Txn(msetnx),
-    flags: &[Flag::Denyoom],
-    tips: &["request_policy:multi_shard", "response_policy:agg_min"],
-    ..Command::USUAL
-};
-
-fn msetnx(txn: &mut Txn, args: Args) -> Result<Reply> {
-    check_pairs(args, "msetnx")?;
-    for i in (1..args.len()).step_by(2) {
-        let key = args.key(txn, i);
-        if key::lookup_write(txn, &key)?.is_some() {
-            return Ok(Reply::Integer(0));
-        }
-    }
-    set_all(txn, args)?;
-    Ok(Reply::Integer(1))
 }

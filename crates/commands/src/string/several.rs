@@ -1,0 +1,105 @@
+//! The commands that read or write several whole strings.
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::string::{bulk, on_set};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
+use haypile_resp::Reply;
+use haypile_store::Txn;
+use haypile_types::key;
+use haypile_types::string;
+
+pub(crate) const COMMANDS: &[Command] = &[MGET, MSET, MSETNX];
+
+const MGET: Command = Command {
+    name: "mget",
+    since: "1.0.0",
+    group: Group::String,
+    arity: Arity::at_least(2),
+    keys: Keys::all_from(1, 1),
+    summary: "Returns the values of several string keys from one moment.",
+    syntax: "key...",
+    complexity: "O(N) where N is the number of keys to retrieve.",
+    access: Access::Read,
+    body: Body::Txn(mget),
+    flags: &[Flag::Fast],
+    tips: &["request_policy:multi_shard"],
+    ..Command::USUAL
+};
+
+/// Reads several strings. A key that holds no string counts as absent.
+fn mget(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let mut values = Vec::with_capacity(args.len() - 1);
+    for i in 1..args.len() {
+        let key = args.key(txn, i);
+        values.push(match string::get(txn, &key) {
+            Ok(Some(content)) => bulk(content),
+            Ok(None) | Err(haypile_types::Error::WrongType) => Reply::Null,
+            Err(error) => return Err(error.into()),
+        });
+    }
+    Ok(Reply::Array(values))
+}
+
+const MSET: Command = Command {
+    name: "mset",
+    since: "1.0.1",
+    group: Group::String,
+    arity: Arity::at_least(3),
+    keys: Keys::all_from(1, 2).ow(&[Use::Update]),
+    summary: "Sets several keys to strings at once.",
+    syntax: "key_value=(key value)...",
+    complexity: "O(N) where N is the number of keys to set.",
+    access: Access::Write,
+    body: Body::Txn(mset),
+    flags: &[Flag::Denyoom],
+    tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+    ..Command::USUAL
+};
+
+fn mset(txn: &mut Txn, args: Args) -> Result<Reply> {
+    check_pairs(args, "mset")?;
+    set_all(txn, args)?;
+    Ok(Reply::ok())
+}
+
+fn check_pairs(args: Args, command: &str) -> Result<()> {
+    if args.len().is_multiple_of(2) { Err(Error::WrongArity(command.to_owned())) } else { Ok(()) }
+}
+
+fn set_all(txn: &mut Txn, args: Args) -> Result<()> {
+    for i in (1..args.len()).step_by(2) {
+        let key = args.key(txn, i);
+        string::set(txn, &key, args.get(i + 1))?;
+        on_set(txn, &key, None);
+    }
+    Ok(())
+}
+
+const MSETNX: Command = Command {
+    name: "msetnx",
+    since: "1.0.1",
+    group: Group::String,
+    arity: Arity::at_least(3),
+    keys: Keys::all_from(1, 2).ow(&[Use::Insert]),
+    summary: "Sets several keys to strings at once if none of them exists.",
+    syntax: "key_value=(key value)...",
+    complexity: "O(N) where N is the number of keys to set.",
+    access: Access::Write,
+    body: Body::Txn(msetnx),
+    flags: &[Flag::Denyoom],
+    tips: &["request_policy:multi_shard", "response_policy:agg_min"],
+    ..Command::USUAL
+};
+
+fn msetnx(txn: &mut Txn, args: Args) -> Result<Reply> {
+    check_pairs(args, "msetnx")?;
+    for i in (1..args.len()).step_by(2) {
+        let key = args.key(txn, i);
+        if key::lookup_write(txn, &key)?.is_some() {
+            return Ok(Reply::Integer(0));
+        }
+    }
+    set_all(txn, args)?;
+    Ok(Reply::Integer(1))
+}
