@@ -21,6 +21,8 @@ pub enum Reply {
     Integer(i64),
     /// A double; in RESP2 a bulk string.
     Double(f64),
+    /// A number in decimal, with more digits than a double keeps. A double in RESP3, in RESP2 a bulk string.
+    Decimal(String),
     /// A decimal integer of any size. In RESP2 a bulk string.
     BigNumber(String),
     /// A boolean; in RESP2 the integers 1 and 0.
@@ -138,6 +140,7 @@ impl Reply {
             Reply::Error(text) => write::error(out, text.as_bytes()),
             Reply::ErrorBytes(text) => write::error(out, text),
             Reply::Double(value) => write::double(protocol, out, *value),
+            Reply::Decimal(digits) => write::decimal(protocol, out, digits),
             Reply::BigNumber(digits) => write::big_number(protocol, out, digits),
             Reply::Boolean(value) => write::boolean(protocol, out, *value),
             Reply::NullArray => write::null_array(protocol, out),
@@ -213,6 +216,7 @@ impl PartialEq for Reply {
             (Reply::Error(a), Reply::Error(b)) => a == b,
             (Reply::ErrorBytes(a), Reply::ErrorBytes(b)) => a == b,
             (Reply::Integer(a), Reply::Integer(b)) => a == b,
+            (Reply::Decimal(a), Reply::Decimal(b)) => a == b,
             (Reply::Double(a), Reply::Double(b)) => a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
             (Reply::BigNumber(a), Reply::BigNumber(b)) => a == b,
             (Reply::Boolean(a), Reply::Boolean(b)) => a == b,
@@ -248,6 +252,7 @@ impl fmt::Debug for Reply {
             Reply::ErrorBytes(text) => write!(f, "-{}", text.escape_ascii()),
             Reply::Integer(value) => write!(f, ":{value}"),
             Reply::Double(value) => write!(f, ",{value:?}"),
+            Reply::Decimal(digits) => write!(f, ",{digits}"),
             Reply::BigNumber(digits) => write!(f, "({digits}"),
             Reply::Boolean(value) => write!(f, "#{value}"),
             Reply::Null => f.write_str("null"),

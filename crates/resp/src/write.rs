@@ -105,6 +105,14 @@ pub fn double(protocol: Protocol, out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// `,n` of a number that is written already; in RESP2 a bulk string.
+pub fn decimal(protocol: Protocol, out: &mut Vec<u8>, digits: &str) {
+    match protocol {
+        Protocol::Resp2 => bulk(out, digits.as_bytes()),
+        Protocol::Resp3 => line(out, b',', digits.as_bytes()),
+    }
+}
+
 /// `(n`: an integer of any size, in decimal; in RESP2 a bulk string.
 pub fn big_number(protocol: Protocol, out: &mut Vec<u8>, digits: &str) {
     match protocol {

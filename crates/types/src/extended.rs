@@ -2,7 +2,8 @@
 //! 64 bits, rounded to nearest, ties to even. Read and printed as Redis does, digit for digit, on every machine.
 
 use num_bigint::BigUint;
-use std::ops::Add;
+use std::cmp::Ordering;
+use std::ops::{Add, Neg};
 
 /// Bits of the mantissa.
 const PRECISION: u64 = 64;
@@ -37,6 +38,13 @@ enum Kind {
 
 impl Extended {
     pub const ZERO: Extended = Extended { negative: false, kind: Kind::Finite { mantissa: 0, exponent: 0 } };
+
+    /// The largest finite number.
+    pub const MOST: Extended =
+        Extended { negative: false, kind: Kind::Finite { mantissa: u64::MAX, exponent: EXPONENT_LIMIT - 64 } };
+
+    /// The finite number that is farthest below zero.
+    pub const LEAST: Extended = Extended { negative: true, kind: Extended::MOST.kind };
 
     /// Returns the number that the whole of `text` spells as C's `strtold` reads it: decimal, hexadecimal or infinite,
     /// with a sign or not. `None` for anything else, NaN, and finite numbers that are too large or too close to zero.
@@ -142,6 +150,31 @@ impl Extended {
             ("0", "") => "0".into(),
             (_, "") => format!("{sign}{whole}"),
             _ => format!("{sign}{whole}.{fraction}"),
+        }
+    }
+}
+
+impl Neg for Extended {
+    type Output = Extended;
+
+    fn neg(self) -> Extended {
+        Extended { negative: !self.negative, ..self }
+    }
+}
+
+/// Compares two numbers; both zeros are equal.
+impl PartialOrd for Extended {
+    fn partial_cmp(&self, other: &Extended) -> Option<Ordering> {
+        // The sign of the difference, which no rounding makes zero.
+        let sign = |number: Extended| match number.kind {
+            Kind::Finite { mantissa: 0, .. } => Ordering::Equal,
+            _ if number.negative => Ordering::Less,
+            _ => Ordering::Greater,
+        };
+        match *self + -*other {
+            Some(difference) => Some(sign(difference)),
+            // Both are the same infinity.
+            None => Some(Ordering::Equal),
         }
     }
 }

@@ -560,11 +560,20 @@ pub fn rename(
     settle(txn, from, Some(&left), None)?;
     txn.delete_meta(from)?;
     settle(txn, to, to_before, Some(&entry.header))?;
+    note_longer(txn, to, to_before, &entry.header);
     if to_before.is_some() {
         // The old value of the name is gone, as in Redis.
         txn.on_event(event::NEW, "new", to);
     }
     put(txn, to, &entry.header, &[entry.payload()])
+}
+
+/// Notes a list that takes the place of another one: it may have as many elements as somebody waits for.
+pub(crate) fn note_longer(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: &Header) {
+    let is_list = |header: &Header| header.type_of() == Type::List;
+    if before.is_some_and(is_list) && is_list(after) {
+        txn.on_ready(key);
+    }
 }
 
 /// Writes the meta row itself.

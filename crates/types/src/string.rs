@@ -235,16 +235,26 @@ fn write_inline(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, offset: usize, b
     }
 }
 
+/// Returns the integer that the string of a key spells.
+pub fn integer_of(entry: &Entry) -> Result<i64> {
+    short(entry)?.and_then(integer::parse).ok_or(Error::NotInteger)
+}
+
+/// Returns the number with a fraction that the string of a key spells.
+pub fn extended_of(entry: &Entry) -> Result<Extended> {
+    short(entry)?.and_then(Extended::parse).ok_or(Error::NotFloat)
+}
+
+/// Returns a string that is short enough to be a number: those in chunks are longer than any.
+fn short(entry: &Entry) -> Result<Option<&[u8]>> {
+    check_type(entry)?;
+    Ok((entry.header.tag == Tag::StringInline).then(|| entry.payload()))
+}
+
 /// Adds `delta` to the number that the string spells, 0 if the key is absent, and returns the sum. The deadline stays.
 pub fn increment(txn: &mut Txn<'_>, key: &Key<'_>, delta: i64) -> Result<i64> {
     let (header, number) = match key::lookup_write(txn, key)? {
-        Some(entry) => {
-            check_type(&entry)?;
-            // A string in chunks is longer than any number.
-            let inline = entry.header.tag == Tag::StringInline;
-            let number = inline.then(|| integer::parse(entry.payload())).flatten().ok_or(Error::NotInteger)?;
-            (Some(entry.header), number)
-        }
+        Some(entry) => (Some(entry.header), integer_of(&entry)?),
         None => (None, 0),
     };
     let sum = number.checked_add(delta).ok_or(Error::Overflow)?;
@@ -257,13 +267,7 @@ pub fn increment(txn: &mut Txn<'_>, key: &Key<'_>, delta: i64) -> Result<i64> {
 /// returns the sum as it is spelled then. The deadline stays.
 pub fn increment_float(txn: &mut Txn<'_>, key: &Key<'_>, delta: Option<Extended>) -> Result<String> {
     let (header, number) = match key::lookup_write(txn, key)? {
-        Some(entry) => {
-            check_type(&entry)?;
-            // A string in chunks is longer than any number.
-            let inline = entry.header.tag == Tag::StringInline;
-            let number = inline.then(|| Extended::parse(entry.payload())).flatten().ok_or(Error::NotFloat)?;
-            (Some(entry.header), number)
-        }
+        Some(entry) => (Some(entry.header), extended_of(&entry)?),
         None => (None, Extended::ZERO),
     };
     let sum = (number + delta.ok_or(Error::NotFloat)?).filter(|sum| sum.is_finite()).ok_or(Error::NotFinite)?.print();

@@ -118,8 +118,13 @@ fn change_fields(db: &mut Db, model: &mut Model, random: &mut Random, name: &'st
 }
 
 fn combine(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u8]) {
-    let operation = random.pick(&[Combine::And, Combine::Or, Combine::Xor, Combine::Not]);
-    let count = if operation == Combine::Not { 1 } else { 1 + random.below(3) };
+    use Combine::{And, AndOr, Diff, Diff1, Not, One, Or, Xor};
+    let operation = random.pick(&[And, Or, Xor, Not, Diff, Diff1, AndOr, One]);
+    let count = match operation {
+        Not => 1,
+        Diff | Diff1 | AndOr => 2 + random.below(3),
+        And | Or | Xor | One => 1 + random.below(3),
+    };
     let names: Vec<&[u8]> = (0..count).map(|_| random.pick(&NAMES)).collect();
     let length = db
         .run(|txn| {
@@ -133,11 +138,19 @@ fn combine(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [
     assert_eq!(length, longest as u64);
     let byte_of = |at: usize| {
         let bytes = operands.iter().map(|operand| operand.get(at).copied().unwrap_or(0));
+        let (first, others) = (bytes.clone().next()?, bytes.clone().skip(1).fold(0, |a, b| a | b));
         match operation {
-            Combine::And => bytes.reduce(|a, b| a & b),
-            Combine::Or => bytes.reduce(|a, b| a | b),
-            Combine::Xor => bytes.reduce(|a, b| a ^ b),
-            Combine::Not => bytes.map(|byte| !byte).next(),
+            And => bytes.reduce(|a, b| a & b),
+            Or => bytes.reduce(|a, b| a | b),
+            Xor => bytes.reduce(|a, b| a ^ b),
+            Not => Some(!first),
+            Diff => Some(first & !others),
+            Diff1 => Some(others & !first),
+            AndOr => Some(first & others),
+            One => {
+                let has_one = |bit: &u8| bytes.clone().filter(|byte| byte >> bit & 1 == 1).count() == 1;
+                Some((0..8).filter(has_one).fold(0, |byte, bit| byte | 1 << bit))
+            }
         }
     };
     if longest > 0 {

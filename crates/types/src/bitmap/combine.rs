@@ -15,6 +15,21 @@ pub enum Operation {
     Or,
     Xor,
     Not,
+    /// The bits of the first operand that no other has.
+    Diff,
+    /// The bits that others have, and the first operand has not.
+    Diff1,
+    /// The bits of the first operand that one of the others has.
+    AndOr,
+    /// The bits that exactly one operand has.
+    One,
+}
+
+impl Operation {
+    /// Whether the first operand is combined with what the others make together.
+    fn takes_first_last(self) -> bool {
+        matches!(self, Operation::Diff1 | Operation::AndOr)
+    }
 }
 
 /// Stores the combined string under a key, in place of any value there, and returns its length, that of the longest
@@ -30,6 +45,10 @@ pub fn store(txn: &mut Txn<'_>, operation: Operation, key: &Key<'_>, operands: V
         txn.long()?;
     }
     let before = key::lookup_overwrite(txn, key)?;
+    let mut operands = operands;
+    if operation.takes_first_last() {
+        operands.rotate_left(1);
+    }
     let mut operands =
         operands.into_iter().map(|operand| Operand::new(txn, operand, is_long)).collect::<Result<Vec<_>>>()?;
     let mut piece = Vec::with_capacity(length.min(CHUNK_BYTES as u64) as usize);
@@ -67,7 +86,10 @@ fn combine(
     if operation == Operation::Not {
         piece.iter_mut().for_each(|byte| *byte = !*byte);
     }
-    for other in others {
+    // Bits that more than one operand has.
+    let mut several = if operation == Operation::One { vec![0; len] } else { Vec::new() };
+    let last = others.len().saturating_sub(1);
+    for (at, other) in others.iter_mut().enumerate() {
         let chunk = other.chunk(txn, number)?;
         let pairs = piece.iter_mut().zip(chunk);
         match operation {
@@ -75,11 +97,22 @@ fn combine(
                 pairs.for_each(|(byte, other)| *byte &= other);
                 piece[chunk.len()..].fill(0);
             }
-            Operation::Or => pairs.for_each(|(byte, other)| *byte |= other),
+            Operation::AndOr if at == last => {
+                pairs.for_each(|(byte, first)| *byte &= first);
+                piece[chunk.len()..].fill(0);
+            }
+            Operation::Diff => pairs.for_each(|(byte, other)| *byte &= !other),
+            Operation::Diff1 if at == last => pairs.for_each(|(byte, first)| *byte &= !first),
+            Operation::Or | Operation::AndOr | Operation::Diff1 => pairs.for_each(|(byte, other)| *byte |= other),
             Operation::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
+            Operation::One => pairs.zip(&mut several).for_each(|((byte, other), several)| {
+                *several |= *byte & other;
+                *byte |= other;
+            }),
             Operation::Not => unreachable!("the complement is of one string"),
         }
     }
+    piece.iter_mut().zip(&several).for_each(|(byte, several)| *byte &= !several);
     Ok(())
 }
 

@@ -91,7 +91,11 @@ pub fn push<'e>(
     elements: impl Iterator<Item = &'e [u8]> + Clone,
 ) -> Result<u64> {
     let (before, form) = match list {
-        Some(List { header, form }) => (Some(header), form),
+        Some(List { header, form }) => {
+            // Somebody may wait for more elements than there are.
+            txn.on_ready(key);
+            (Some(header), form)
+        }
         None => (None, Form::Packed(PackedList::default())),
     };
     let deadline_ms = before.and_then(|before| before.deadline_ms);
@@ -199,6 +203,7 @@ pub fn insert(
         let side = if index == 0 { Side::Head } else { Side::Tail };
         return push(txn, key, Some(list), side, std::iter::once(element)).map(Some);
     }
+    txn.on_ready(key);
     let List { header, form } = list;
     let mut rows = match form {
         Form::Packed(mut packed) => {

@@ -27,13 +27,15 @@ pub enum Aggregate {
     Sum,
     Min,
     Max,
+    /// The sum of the weights of the inputs that have the member, whatever its scores.
+    Count,
 }
 
 impl Aggregate {
     /// Combines two scores. Infinities that cancel each other are zero.
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
-            Aggregate::Sum => not_nan(a + b),
+            Aggregate::Sum | Aggregate::Count => not_nan(a + b),
             Aggregate::Min => {
                 if b < a {
                     b
@@ -179,6 +181,11 @@ impl Combination {
         if probes { self.probe(txn, &mut each) } else { self.merge(txn, &mut each) }
     }
 
+    /// Returns what a member's score in an input contributes to its score in the result.
+    fn counted(&self, input: &Input, score: f64) -> f64 {
+        if self.aggregate == Aggregate::Count { input.weight } else { input.weighted(score) }
+    }
+
     /// Looks up each member of the first input in the others.
     fn probe(
         &self,
@@ -188,13 +195,13 @@ impl Combination {
         let mut walk = Walk::new(txn, &self.inputs[0])?;
         while walk.head().is_some() {
             let (member, score) = walk.take();
-            let mut result = Some(self.inputs[0].weighted(score));
+            let mut result = Some(self.counted(&self.inputs[0], score));
             for input in &self.inputs[1..] {
                 let found = input.score(txn, &member)?;
                 result = match (self.operation, result, found) {
                     (Operation::Difference, Some(_), Some(_)) => None,
                     (Operation::Difference, result, None) => result,
-                    (_, Some(sum), Some(score)) => Some(self.aggregate.of(sum, input.weighted(score))),
+                    (_, Some(sum), Some(score)) => Some(self.aggregate.of(sum, self.counted(input, score))),
                     _ => None,
                 };
                 if result.is_none() {
@@ -240,7 +247,7 @@ impl Combination {
                 if walk.head() != Some((hash, &member[..])) {
                     continue;
                 }
-                let score = input.weighted(walk.items[walk.at].score);
+                let score = self.counted(input, walk.items[walk.at].score);
                 walk.at += 1;
                 walk.fill(txn)?;
                 holders += 1;
