@@ -7,6 +7,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list::moving::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
+use crate::list::moving_many::Many;
 use crate::table::{
     Access, Arity, Awaited, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Tried, Use,
 };
@@ -18,7 +19,8 @@ use haypile_types::key::Type;
 use haypile_types::list::Side;
 use std::ops::Range;
 
-pub(crate) const COMMANDS: &[Command] = &[BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP, BZPOPMIN, BZPOPMAX, BZMPOP];
+pub(crate) const COMMANDS: &[Command] =
+    &[BLPOP, BRPOP, BLMOVE, BLMOVEM, BRPOPLPUSH, BLMPOP, BZPOPMIN, BZPOPMAX, BZMPOP];
 
 /// Keys that an event loop looks at in one command.
 const KEYS_AT_ONCE: usize = 1024;
@@ -121,6 +123,30 @@ fn moving(txn: &mut Txn, args: Args, from: Side, to: Side, timeout_at: usize) ->
     Ok(match move_one(txn, keys, from, to)? {
         Some(element) => Tried::Got(Reply::bulk(element.into_parts())),
         None => Tried::Nothing(Awaited::new(1..2, Type::List, timeout_ms, Reply::Null)),
+    })
+}
+
+const BLMOVEM: Command = Command {
+    name: "blmovem",
+    since: "8.10.0",
+    arity: Arity::at_least(6),
+    summary: "Takes elements from a list, adds them to another one and returns them, or waits until there are enough.",
+    syntax: "source:key destination:key wherefrom=(LEFT | RIGHT) whereto=(LEFT | RIGHT) timeout:double \
+             [how-many=(selector=(COUNT | EXACTLY) count:integer ordering=(OBO | BULK))]",
+    complexity: "O(N) where N is the number of elements that are moved.",
+    access: Access::Write,
+    body: Body::Wait(blmovem),
+    ..MOVING
+};
+
+fn blmovem(txn: &mut Txn, args: Args) -> Result<Tried> {
+    let (from, to) = (side(args, 3)?, side(args, 4)?);
+    let timeout_ms = timeout_ms(txn, args, 5)?;
+    let many = Many::parse(args, 6)?;
+    let keys = [args.key(txn, 1), args.key(txn, 2)];
+    Ok(match many.try_once(txn, keys, from, to)? {
+        Some(reply) => Tried::Got(reply),
+        None => Tried::Nothing(Awaited::new(1..2, Type::List, timeout_ms, Reply::NullArray)),
     })
 }
 

@@ -237,6 +237,18 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "channels_and_databases",
     },
     Difference {
+        commands: &["sunioncard"],
+        what: "APPROX changes nothing: the count is exact.",
+        why: "Sets are walked in one order here, so that an exact count needs no memory.",
+        test: "the_card_of_many_members_is_exact_with_approx_as_well",
+    },
+    Difference {
+        commands: &["hsetex"],
+        what: "NX and XX, conditions on the key, as Valkey 9.1 has them, beside FNX and FXX.",
+        why: "Clients of both servers find what they know.",
+        test: "hsetex_has_the_conditions_of_both_servers",
+    },
+    Difference {
         commands: &["acl"],
         what: "Limits of what all clients of a user may take of a node: `rate=OPS`, `bandwidth=BYTES`, `memory=BYTES`, \
                `connections=N`; `user-limit-policy` says whether calls beyond them wait or get the error `LIMIT`. ACL LIST and \

@@ -65,7 +65,9 @@ pub const REDIS_VERSION: &str = "7.4.0";
 pub(crate) fn groups() -> &'static [&'static [Command]] {
     &[
         string::COMMANDS,
+        string::compare::COMMANDS,
         string::counter::COMMANDS,
+        string::increx::COMMANDS,
         string::several::COMMANDS,
         string::lcs::COMMANDS,
         string::substring::COMMANDS,
@@ -77,10 +79,12 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         list::COMMANDS,
         list::middle::COMMANDS,
         list::moving::COMMANDS,
+        list::moving_many::COMMANDS,
         blocking::COMMANDS,
         set::COMMANDS,
         set::random::COMMANDS,
         set::algebra::COMMANDS,
+        set::card::COMMANDS,
         zset::COMMANDS,
         geo::COMMANDS,
         stream::COMMANDS,

@@ -156,3 +156,20 @@ fn what_changes_too_much_at_once_is_refused_before_it_has_an_effect() {
         assert_eq!(list(&client.call(&words("HKEYS new"))).len(), 100);
     });
 }
+
+#[test]
+fn hsetex_has_the_conditions_of_both_servers() {
+    let db = memory_store();
+    let mut client = Client::new(&db);
+    for (line, set) in [
+        ("HSETEX h XX FIELDS 1 f v", "0"),
+        ("HSETEX h NX FNX FIELDS 1 f v", "1"),
+        ("HSETEX h NX FIELDS 1 g v", "0"),
+        ("HSETEX h XX FNX FIELDS 1 f v", "0"),
+        ("HSETEX h FNX XX FIELDS 1 g v", "1"),
+        ("HSETEX h FXX FIELDS 2 f w g w", "1"),
+    ] {
+        assert_eq!(client.call(&words(line)).shown(), set, "{line}");
+    }
+    assert_eq!(list(&client.call(&words("HMGET h f g"))), ["w", "w"]);
+}

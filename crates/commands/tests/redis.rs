@@ -28,6 +28,14 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("hscan", "complexity"),
     // NOVALUES, of 7.4.
     ("hscan", "arguments"),
+    // Comparisons, of 8.4.
+    ("set", "arguments"),
+    ("set", "history"),
+    // COUNT, of 8.8.
+    ("zinter", "arguments"),
+    ("zinterstore", "arguments"),
+    ("zunion", "arguments"),
+    ("zunionstore", "arguments"),
     ("zrank", "arguments"),
     ("zrank", "arity"),
     ("zrank", "history"),
@@ -61,7 +69,7 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("wait", "flags"),
 ];
 
-/// New in 7.2, or in 7.4 and 8.0.
+/// New in 7.2 or later.
 const ADDED_SINCE: &[&str] = &[
     "client|no-touch",
     "client|setinfo",
@@ -79,6 +87,14 @@ const ADDED_SINCE: &[&str] = &[
     "hgetex",
     "hsetex",
     "hgetdel",
+    "digest",
+    "delex",
+    "msetex",
+    "increx",
+    "lmovem",
+    "blmovem",
+    "sunioncard",
+    "sdiffcard",
 ];
 
 const INFO_FIELDS: [&str; 10] =

@@ -195,3 +195,24 @@ fn what_is_left_of_a_large_set_is_a_small_one() {
     client.call(&words("SPOP s 190"));
     assert_eq!((encoding(&mut client), integer(&mut client, "SCARD s")), ("listpack".into(), 10));
 }
+
+#[test]
+fn the_card_of_many_members_is_exact_with_approx_as_well() {
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        fill(&mut client, "a", 0..20_000);
+        fill(&mut client, "b", 15_000..30_000);
+        settle();
+        for (line, count) in [
+            ("SUNIONCARD 2 a b", 30_000),
+            ("SUNIONCARD 2 a b APPROX", 30_000),
+            ("SUNIONCARD 2 a b APPROX LIMIT 12345", 12_345),
+            ("SDIFFCARD 2 a b", 15_000),
+            ("SDIFFCARD 2 b a LIMIT 77", 77),
+            ("SINTERCARD 2 a b", 5_000),
+        ] {
+            assert_eq!(integer(&mut client, line), count, "{line}");
+            settle();
+        }
+    });
+}

@@ -38,6 +38,7 @@ const CALLS: &str = "
     blmove list list2 LEFT RIGHT 0|blmpop 0 1 list LEFT|blpop list 0|brpop list 0|brpoplpush list list2 0|lindex list 0|linsert list BEFORE b x
     llen list|lmove list list2 LEFT RIGHT|lmpop 1 list LEFT|lpop list|lpos list b|lpush list x|lpushx list x|lrange list 0 -1|lrem list 0 b|lset list 0 x
     ltrim list 0 0|rpop list|rpoplpush list list2|rpush list x|rpushx list x
+    lmovem list list2 LEFT RIGHT COUNT 2 BULK|blmovem list list2 LEFT RIGHT 0 COUNT 2 OBO
     psubscribe p*|publish channel message|pubsub CHANNELS|pubsub HELP|pubsub NUMPAT|pubsub NUMSUB channel|pubsub SHARDCHANNELS
     pubsub SHARDNUMSUB channel|punsubscribe|spublish shard message|ssubscribe shard2|subscribe channel2|sunsubscribe|unsubscribe
     acl CAT|acl DELUSER bob|acl DRYRUN default get a|acl GENPASS|acl GETUSER default|acl HELP|acl LIST|acl LOAD|acl LOG|acl LOG RESET|acl SAVE
@@ -49,6 +50,7 @@ const CALLS: &str = "
     slowlog GET|slowlog HELP|slowlog LEN|slowlog RESET|swapdb 0 3|time|sync|psync x 1|replconf capa eof
     sadd set x|scard set|sdiff set set2|sdiffstore new set set2|sinter set set2|sintercard 2 set set2|sinterstore new set set2|sismember set a
     smembers set|smismember set a|smove set set2 a|spop set 3|srandmember set|srem set a|sscan set 0|sunion set set2|sunionstore new set set2
+    sunioncard 2 set set2|sdiffcard 2 set set2
     bzmpop 0 1 zset MIN|bzpopmax zset 0|bzpopmin zset 0|zadd zset 5 e|zcard zset|zcount zset 0 9|zdiff 2 zset zset2|zdiffstore new 2 zset zset2
     zincrby zset 1 a|zinter 2 zset zset2|zintercard 2 zset zset2|zinterstore new 2 zset zset2|zlexcount zset - +|zmpop 1 zset MIN|zmscore zset a
     zpopmax zset|zpopmin zset|zrandmember zset|zrange zset 0 -1|zrangebylex zset - +|zrangebyscore zset 0 9|zrangestore new zset 0 -1|zrank zset a
@@ -60,6 +62,7 @@ const CALLS: &str = "
     xread STREAMS stream 0|xreadgroup GROUP group c STREAMS stream >|xrevrange stream + -|xsetid stream 9-9|xtrim stream MAXLEN 1
     decr n|decrby n 2|get str|getdel str|getex str EX 100|getrange str 0 1|getset str x|incr n|incrby n 2|incrbyfloat n 1.5|lcs str str|mget str n
     mset a 1 b 2|msetnx a 1 b 2|psetex a 100000 1|set str x|setex a 100 1|setnx a 1|setrange str 1 x|strlen str|substr str 0 1
+    digest str|delex str|msetex 2 a 1 b 2 EX 100|increx n EX 100
     discard|exec|multi|unwatch|watch str
     eval redis.call('set',KEYS[1],1)redis.call('publish','channel','m')redis.call('rpush','never','x') 1 str|eval_ro return(redis.call('get',KEYS[1])) 1 str
     evalsha x 0|evalsha_ro x 0|script DEBUG NO|script EXISTS x|script FLUSH|script HELP|script KILL|script LOAD return(1)

@@ -151,6 +151,7 @@ fn the_reply_of_who_waited_depends_on_the_record_that_served_it() {
     for (waits, serves) in [
         ("BLPOP list 0", "RPUSH list a"),
         ("BLMOVE list other LEFT RIGHT 0", "RPUSH list a"),
+        ("BLMOVEM list other LEFT RIGHT 0 COUNT 2 OBO", "RPUSH list a"),
         ("BLMPOP 0 1 list LEFT", "RPUSH list a"),
         ("BZPOPMIN zset 0", "ZADD zset 1 a"),
         ("XREAD BLOCK 0 STREAMS stream $", "XADD stream 1-1 f v"),

@@ -20,14 +20,14 @@ const CALLS: &str = "
     keys *|keys k*|scan 0 COUNT 100000|scan 0 MATCH k* COUNT 1000 TYPE string|lrange large 0 -1|zrange geo 0 -1 WITHSCORES|dump geo|dump large
     geosearch geo FROMLONLAT 11 51 BYRADIUS 400 km COUNT 5|geodist geo GEO GEO|geohash geo GEO|geopos geo GEO
     sort_ro set ALPHA|sort_ro zset ALPHA LIMIT 0 5|sort_ro list BY k:* ALPHA GET k:* GET #|sort_ro missing|sort list LIMIT 0 1
-    get k:1|get gone|mget k:1 k:2 gone missing|lcs k:1 k:2|strlen k:1|strlen gone|getrange k:1 0 1|substr k:1 0 1|getex k:1
+    get k:1|get gone|mget k:1 k:2 gone missing|lcs k:1 k:2|strlen k:1|strlen gone|getrange k:1 0 1|substr k:1 0 1|getex k:1|digest k:1|delex k:1 IFEQ no
     bitcount k:1|bitpos k:1 1|getbit k:1 3|bitfield_ro k:1 GET u8 0
     pfcount hll|pfcount hll|pfcount dense|pfcount dense hll|pfcount cold|pfcount gone missing
     hget hash f:1|hmget hash f:1 gone|hgetall hash|hkeys hash|hvals hash|hlen hash|hstrlen hash f:1|hexists hash gone|hrandfield hash 5|hrandfield hash -5000
     hscan hash 0 COUNT 100|httl hash FIELDS 1 f:1|hpttl hash FIELDS 1 f:1|hexpiretime hash FIELDS 1 f:1|hpexpiretime hash FIELDS 2 f:1 gone
     hgetall expiring|hlen expiring|hget expiring gone|hgetall gone:hash|hlen gone:hash|hrandfield gone:hash|hscan expiring 0
     llen list|lindex list 50|lpos list 7 COUNT 0|lrange gone:list 0 -1|sismember set m:1|smismember set m:1 m:2|scard set|smembers set|sscan set 0
-    srandmember set 5|srandmember set -5000|sinter set set2|sintercard 2 set set2|sunion set set2|sdiff set set2|sunion gone:set set
+    srandmember set 5|srandmember set -5000|sinter set set2|sintercard 2 set set2|sunion set set2|sdiff set set2|sunion gone:set set|sunioncard 2 set set2|sdiffcard 2 set set2
     zcard zset|zcount zset 0 9|zdiff 2 zset zset2|zinter 2 zset zset2|zintercard 2 zset zset2|zlexcount zset - +|zmscore zset m:1|zrandmember zset 5
     zrandmember zset -5000|zrange zset 0 -1|zrange gone:zset 0 -1|zrangebylex zset - +|zrangebyscore zset 0 9|zrank zset m:1|zrevrange zset 0 -1
     zrevrangebylex zset + -|zrevrangebyscore zset 9 0|zrevrank zset m:1|zscan zset 0|zscore zset m:1|zunion 2 zset zset2 WITHSCORES

@@ -209,10 +209,25 @@ const BITOP: Command = Command {
 
 /// Combines strings. Returns the length of the result, which is as long as the longest operand.
 fn bitop(txn: &mut Txn, args: Args) -> Result<Reply> {
-    let operations = [("AND", Operation::And), ("OR", Operation::Or), ("XOR", Operation::Xor), ("NOT", Operation::Not)];
-    let (_, operation) = operations.into_iter().find(|(word, _)| args.is(1, word)).ok_or(Error::Syntax)?;
-    if operation == Operation::Not && args.len() != 4 {
-        return Err(Error::text("ERR BITOP NOT must be called with a single source key."));
+    let operations = [
+        ("AND", Operation::And),
+        ("OR", Operation::Or),
+        ("XOR", Operation::Xor),
+        ("NOT", Operation::Not),
+        ("DIFF", Operation::Diff),
+        ("DIFF1", Operation::Diff1),
+        ("ANDOR", Operation::AndOr),
+        ("ONE", Operation::One),
+    ];
+    let (word, operation) = operations.into_iter().find(|(word, _)| args.is(1, word)).ok_or(Error::Syntax)?;
+    match operation {
+        Operation::Not if args.len() != 4 => {
+            return Err(Error::text("ERR BITOP NOT must be called with a single source key."));
+        }
+        Operation::Diff | Operation::Diff1 | Operation::AndOr if args.len() < 5 => {
+            return Err(Error::text(format!("ERR BITOP {word} must be called with at least two source keys.")));
+        }
+        _ => {}
     }
     let mut operands = Vec::with_capacity(args.len() - 3);
     for i in 3..args.len() {

@@ -432,8 +432,9 @@ const HSETEX: Command = Command {
     arity: Arity::at_least(6),
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Sets fields of a hash to values, and their deadlines, with conditions.",
-    syntax: "key [condition=(FNX | FXX)] [expiration=(EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
-            unix-time-milliseconds | KEEPTTL)] FIELDS fields=(numfields:integer data=(field value)...)",
+    syntax: "key [key-condition=(NX | XX)] [condition=(FNX | FXX)] [expiration=(EX seconds | PX milliseconds | EXAT \
+            unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL)] FIELDS fields=(numfields:integer data=(field \
+            value)...)",
     complexity: OF_FIELDS,
     access: Access::Write,
     body: Body::Txn(hsetex),
@@ -443,6 +444,8 @@ const HSETEX: Command = Command {
 
 /// The options of HSETEX.
 struct SetOptions {
+    /// The key has to be there, or not.
+    key_exists: Option<bool>,
     /// All fields have to be there, or none.
     all_exist: Option<bool>,
     keeps: bool,
@@ -453,7 +456,7 @@ struct SetOptions {
 
 impl SetOptions {
     fn parse(txn: &Txn, args: Args) -> Result<SetOptions> {
-        let mut options = SetOptions { all_exist: None, keeps: false, deadline_ms: None, first: 0 };
+        let mut options = SetOptions { key_exists: None, all_exist: None, keeps: false, deadline_ms: None, first: 0 };
         let mut i = 2;
         while i < args.len() {
             let time = TIMES.into_iter().find(|(word, _)| args.is(i, word));
@@ -473,6 +476,10 @@ impl SetOptions {
                         options.deadline_ms = Some(deadline(txn, args, i, time, "hsetex")?);
                     }
                     None => options.keeps = true,
+                }
+            } else if args.is(i, "xx") || args.is(i, "nx") {
+                if options.key_exists.replace(args.is(i, "xx")).is_some() {
+                    return Err(Error::text("ERR Only one of NX or XX arguments can be specified"));
                 }
             } else if args.is(i, "fxx") || args.is(i, "fnx") {
                 if options.all_exist.replace(args.is(i, "fxx")).is_some() {
@@ -508,6 +515,9 @@ fn hsetex(txn: &mut Txn, args: Args) -> Result<Reply> {
     let names = (options.first..args.len()).step_by(2).map(|i| args.get(i));
     if names.len() > ROWS_INLINE_MAX {
         txn.long()?;
+    }
+    if options.key_exists.is_some_and(|exists| exists != entry.is_some()) {
+        return Ok(Reply::Integer(0));
     }
     if let Some(all_exist) = options.all_exist {
         for name in names.clone() {

@@ -5,6 +5,7 @@
 
 pub(crate) mod middle;
 pub(crate) mod moving;
+pub(crate) mod moving_many;
 
 use crate::args::Args;
 use crate::elements::stream;

@@ -1,12 +1,13 @@
-//! The commands on several sets at once: union, difference, intersection, and what stores them.
+//! The commands on several sets at once: union, difference, intersection, and what stores them. `card.rs` has those
+//! that count only.
 //!
 //! Owns their options and replies. The walk over the sets belongs to `haypile-types`.
 
 use crate::args::Args;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::set::long_members;
-use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
-use haypile_resp::{Elements, Reply, Shape, number};
+use crate::table::{Access, Arity, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
+use haypile_resp::{Elements, Reply, Shape};
 use haypile_store::{Key, Txn};
 use haypile_types::element::REPLY_INLINE_BYTES_MAX;
 use haypile_types::event;
@@ -14,11 +15,11 @@ use haypile_types::key;
 use haypile_types::set::merge::{self, Means, Operation};
 use haypile_types::set::store;
 
-pub(crate) const COMMANDS: &[Command] = &[SINTER, SINTERCARD, SINTERSTORE, SUNION, SUNIONSTORE, SDIFF, SDIFFSTORE];
+pub(crate) const COMMANDS: &[Command] = &[SINTER, SINTERSTORE, SUNION, SUNIONSTORE, SDIFF, SDIFFSTORE];
 
-const OF_INTERSECTION: &str =
+pub(super) const OF_INTERSECTION: &str =
     "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.";
-const OF_ALL: &str = "O(N) where N is the total number of elements in all given sets.";
+pub(super) const OF_ALL: &str = "O(N) where N is the total number of elements in all given sets.";
 const ANY_ORDER: &[&str] = &["nondeterministic_output_order"];
 
 /// Keys from argument 2 to the last one.
@@ -70,7 +71,7 @@ fn sdiff(txn: &mut Txn, args: Args) -> Result<Reply> {
 }
 
 /// The keys among the arguments of `range`.
-fn keys<'a>(txn: &Txn, args: Args<'a>, range: std::ops::Range<usize>) -> Vec<Key<'a>> {
+pub(super) fn keys<'a>(txn: &Txn, args: Args<'a>, range: std::ops::Range<usize>) -> Vec<Key<'a>> {
     range.map(|i| args.key(txn, i)).collect()
 }
 
@@ -92,53 +93,6 @@ fn result(txn: &mut Txn, args: Args, operation: Operation) -> Result<Reply> {
     txn.long()?;
     let again = merge::merge(txn, &keys, &sets, operation, Means::Walks)?;
     Ok(long_members(Shape::Set, count, again.into_members()))
-}
-
-const SINTERCARD: Command = Command {
-    name: "sintercard",
-    since: "7.0.0",
-    group: Group::Set,
-    arity: Arity::at_least(3),
-    keys: Keys::One(KeySpec {
-        begin: Begin::Index(1),
-        find: Find::KeyNum { count_at: 0, first: 1, step: 1 },
-        ..KeySpec::at(1)
-    }),
-    summary: "Returns how many members all of several sets have, counted up to a limit.",
-    syntax: "numkeys:integer key... [LIMIT limit:integer]",
-    complexity: OF_INTERSECTION,
-    access: Access::Read,
-    body: Body::Txn(sintercard),
-    ..Command::USUAL
-};
-
-fn sintercard(txn: &mut Txn, args: Args) -> Result<Reply> {
-    let number = |i: usize, least: i64, error: &'static str| {
-        number::parse_i64(args.get(i)).filter(|number| *number >= least).ok_or(Error::text(error))
-    };
-    let count = number(1, 1, "ERR numkeys should be greater than 0")?;
-    if count > (args.len() - 2) as i64 {
-        return Err(Error::text("ERR Number of keys can't be greater than number of args"));
-    }
-    let end = 2 + count as usize;
-    let mut limit = 0;
-    for i in (end..args.len()).step_by(2) {
-        if !args.is(i, "limit") || i + 1 >= args.len() {
-            return Err(Error::Syntax);
-        }
-        limit = number(i + 1, 0, "ERR LIMIT can't be negative")?;
-    }
-    let keys = keys(txn, args, 2..end);
-    let sets = merge::lookup(txn, &keys)?;
-    let mut merge = merge::merge(txn, &keys, &sets, Operation::Intersection, Means::Any)?;
-    let mut found = 0;
-    while merge.advance(txn)? {
-        found += 1;
-        if found == limit {
-            break;
-        }
-    }
-    Ok(Reply::Integer(found))
 }
 
 const SINTERSTORE: Command = Command {

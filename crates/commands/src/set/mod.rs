@@ -4,6 +4,7 @@
 //! rows belongs to `haypile-types`.
 
 pub(crate) mod algebra;
+pub(crate) mod card;
 pub(crate) mod random;
 
 use crate::args::Args;

@@ -1,10 +1,12 @@
 //! The commands that read and write whole strings: SET and GET with their relatives.
 //!
 //! Owns their options and replies. Never builds a row: what a string is on disk belongs to `haypile-types`. Their
-//! options are in `options.rs`, counters in `counter.rs`, parts of strings in `substring.rs`, commands for several
-//! strings in `several.rs`.
+//! options are in `options.rs`, comparisons in `compare.rs`, counters in `counter.rs` and `increx.rs`, parts of strings
+//! in `substring.rs`, commands for several strings in `several.rs`.
 
+pub(crate) mod compare;
 pub(crate) mod counter;
+pub(crate) mod increx;
 pub(crate) mod lcs;
 mod options;
 pub(crate) mod several;
@@ -13,7 +15,8 @@ pub(crate) mod substring;
 use crate::args::Args;
 use crate::error::Result;
 use crate::keys::expire::Time;
-use crate::string::options::{Condition, Expiry, Options, deadline};
+use crate::string::compare::Comparison;
+use crate::string::options::{Expiry, Options, deadline};
 use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Mode, Use};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
@@ -88,7 +91,8 @@ const SET: Command = Command {
         .noting("RW and ACCESS due to the optional `GET` argument"),
     summary: "Sets a key to a string, whatever it held before, with options for conditions and a \
              deadline.",
-    syntax: "key value [condition@2.6.12=(NX | XX)] [GET@6.2.0] [expiration=(EX seconds@2.6.12 | \
+    syntax: "key value [condition@2.6.12=(NX | XX | IFEQ ifeq-value@8.4.0 | IFNE ifne-value@8.4.0 | IFDEQ \
+            ifdeq-digest@8.4.0 | IFDNE ifdne-digest@8.4.0)] [GET@6.2.0] [expiration=(EX seconds@2.6.12 | \
             PX milliseconds@2.6.12 | EXAT unix-time-seconds@6.2.0 | PXAT \
             unix-time-milliseconds@6.2.0 | KEEPTTL@6.0.0)]",
     access: Access::Write,
@@ -99,14 +103,15 @@ const SET: Command = Command {
         ("6.0.0", "Added the `KEEPTTL` option."),
         ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
         ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
+        ("8.4.0", "Added the `IFEQ`, `IFNE`, `IFDEQ` and `IFDNE` options."),
     ],
     uses: Some(uses_of_set),
     ..Command::USUAL
 };
 
-/// The effect of a SET on its key, which is read only with GET.
+/// The effect of a SET on its key, which is read only with GET or a comparison.
 fn uses_of_set(args: Args) -> (Mode, &'static [Use]) {
-    if (3..args.len()).any(|i| args.is(i, "get")) {
+    if (3..args.len()).any(|i| args.is(i, "get") || Comparison::parse(args, i).is_some()) {
         (Mode::Rw, &[Use::Access, Use::Update])
     } else {
         (Mode::Ow, &[Use::Update])
@@ -130,11 +135,14 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     let entry = if options.get { key::lookup_update(txn, &key)? } else { key::lookup_write(txn, &key)? };
     let before = entry.as_ref().map(|entry| entry.header);
-    let old = match entry {
-        Some(entry) if options.get => bulk(string::content(txn, &key, entry)?),
+    let old = match &entry {
+        Some(entry) if options.get => bulk(string::content(txn, &key, entry.clone())?),
         _ => Reply::Null,
     };
-    let allowed = options.condition.is_none_or(|condition| condition == Condition::met_by(before.is_some()));
+    let allowed = match options.condition {
+        Some(condition) => condition.is_met(txn, args, &key, entry)?,
+        None => true,
+    };
     if allowed {
         let kept = before.and_then(|before| before.deadline_ms);
         let after = if options.expiry == Expiry::Keep { kept } else { deadline };

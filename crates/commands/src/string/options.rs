@@ -3,18 +3,28 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::expire::Time;
-use haypile_store::Txn;
+use crate::string::compare::Comparison;
+use haypile_store::{Key, Txn};
+use haypile_types::key::Entry;
 
 /// When SET sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Absent,
     Present,
+    /// Where the key is there, it compares so; where it is not, it had to differ.
+    Compares(Comparison),
 }
 
 impl Condition {
-    pub fn met_by(present: bool) -> Condition {
-        if present { Condition::Present } else { Condition::Absent }
+    /// Whether it is met by a key that was looked up.
+    pub fn is_met(self, txn: &mut Txn, args: Args, key: &Key, entry: Option<Entry>) -> Result<bool> {
+        match (self, entry) {
+            (Condition::Absent, entry) => Ok(entry.is_none()),
+            (Condition::Present, entry) => Ok(entry.is_some()),
+            (Condition::Compares(comparison), Some(entry)) => comparison.holds(txn, args, key, entry),
+            (Condition::Compares(comparison), None) => Ok(comparison.differs),
+        }
     }
 }
 
@@ -40,11 +50,13 @@ pub(super) struct Options {
 
 impl Options {
     pub const OF_SET: [&str; 4] = ["NX", "XX", "GET", "KEEPTTL"];
+    pub const OF_MSETEX: [&str; 3] = ["NX", "XX", "KEEPTTL"];
     pub const OF_GETEX: [&str; 1] = ["PERSIST"];
 
-    /// The options from argument `i` on: `words`, and the four with a number.
+    /// The options from argument `i` on: `words`, comparisons where they are those of SET, and the four with a number.
     pub fn parse(args: Args, mut i: usize, words: &[&str]) -> Result<Options> {
         let mut options = Options::default();
+        let compares = words == Options::OF_SET;
         while i < args.len() {
             match words.iter().find(|word| args.is(i, word)) {
                 Some(&"NX") => options.require(Condition::Absent)?,
@@ -52,14 +64,13 @@ impl Options {
                 Some(&"GET") => options.get = true,
                 Some(&"KEEPTTL") => options.expire(Expiry::Keep)?,
                 Some(_) => options.expire(Expiry::Persist)?,
+                None if let Some(comparison) = Comparison::parse(args, i).filter(|_| compares) => {
+                    i += 1;
+                    options.require(Condition::Compares(comparison))?;
+                    args.opt(i).ok_or(Error::Syntax)?;
+                }
                 None => {
-                    let times = [
-                        ("EX", Time::InSeconds),
-                        ("PX", Time::InMilliseconds),
-                        ("EXAT", Time::AtSecond),
-                        ("PXAT", Time::AtMillisecond),
-                    ];
-                    let (_, time) = times.into_iter().find(|(word, _)| args.is(i, word)).ok_or(Error::Syntax)?;
+                    let time = time_word(args, i).ok_or(Error::Syntax)?;
                     i += 1;
                     options.expire(Expiry::At(time, i))?;
                     args.opt(i).ok_or(Error::Syntax)?;
@@ -71,8 +82,9 @@ impl Options {
     }
 
     fn require(&mut self, condition: Condition) -> Result<()> {
-        match self.condition.replace(condition) {
-            Some(other) if other != condition => Err(Error::Syntax),
+        match (self.condition.replace(condition), condition) {
+            (Some(Condition::Compares(other)), Condition::Compares(one)) if one.is_like(other) => Ok(()),
+            (Some(other), _) if other != condition => Err(Error::Syntax),
             _ => Ok(()),
         }
     }
@@ -88,7 +100,25 @@ impl Options {
 
     /// The deadline that the options ask for, if any.
     pub fn deadline(&self, txn: &Txn, args: Args, command: &'static str) -> Result<Option<u64>> {
-        match self.expiry {
+        self.expiry.deadline(txn, args, command)
+    }
+}
+
+/// Returns the unit of the deadline that the word at an argument announces.
+pub(super) fn time_word(args: Args, at: usize) -> Option<Time> {
+    let times = [
+        ("EX", Time::InSeconds),
+        ("PX", Time::InMilliseconds),
+        ("EXAT", Time::AtSecond),
+        ("PXAT", Time::AtMillisecond),
+    ];
+    times.into_iter().find(|(word, _)| args.is(at, word)).map(|(_, time)| time)
+}
+
+impl Expiry {
+    /// The deadline that is asked for, if any.
+    pub fn deadline(self, txn: &Txn, args: Args, command: &'static str) -> Result<Option<u64>> {
+        match self {
             Expiry::At(time, i) => deadline(txn, args, i, time, command).map(Some),
             _ => Ok(None),
         }

@@ -2,14 +2,16 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::string::options::{Condition, Expiry, Options};
 use crate::string::{bulk, on_set};
-use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
-use haypile_resp::Reply;
+use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
+use haypile_resp::{Reply, number};
 use haypile_store::Txn;
+use haypile_types::event;
 use haypile_types::key;
 use haypile_types::string;
 
-pub(crate) const COMMANDS: &[Command] = &[MGET, MSET, MSETNX];
+pub(crate) const COMMANDS: &[Command] = &[MGET, MSET, MSETNX, MSETEX];
 
 const MGET: Command = Command {
     name: "mget",
@@ -101,5 +103,65 @@ fn msetnx(txn: &mut Txn, args: Args) -> Result<Reply> {
         }
     }
     set_all(txn, args)?;
+    Ok(Reply::Integer(1))
+}
+
+const MSETEX: Command = Command {
+    name: "msetex",
+    since: "8.4.0",
+    group: Group::String,
+    arity: Arity::at_least(4),
+    keys: Keys::One(KeySpec {
+        begin: Begin::Index(1),
+        find: Find::KeyNum { count_at: 0, first: 1, step: 2 },
+        ..KeySpec::at(1).with(Mode::Ow, &[Use::Update])
+    }),
+    summary: "Sets several keys to strings at once, with options for conditions and one deadline.",
+    syntax: "numkeys:integer key_value=(key value)... [condition=(NX | XX)] [expiration=(EX seconds | PX milliseconds \
+             | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL)]",
+    complexity: "O(N) where N is the number of keys to set.",
+    access: Access::Write,
+    body: Body::Txn(msetex),
+    flags: &[Flag::Denyoom],
+    tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+    ..Command::USUAL
+};
+
+fn msetex(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let count = number::parse_i64(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count = count.ok_or(Error::text("ERR invalid numkeys value"))? as usize;
+    let end = 2 + count * 2;
+    if end > args.len() {
+        return Err(Error::text("ERR wrong number of key-value pairs"));
+    }
+    let options = Options::parse(args, end, &Options::OF_MSETEX)?;
+    let deadline = options.deadline(txn, args, "msetex")?;
+    if let Some(condition) = options.condition {
+        for i in (2..end).step_by(2) {
+            let is_there = key::lookup_write(txn, &args.key(txn, i))?.is_some();
+            if is_there != (condition == Condition::Present) {
+                return Ok(Reply::Integer(0));
+            }
+        }
+    }
+    for i in (2..end).step_by(2) {
+        let (key, value) = (args.key(txn, i), args.get(i + 1));
+        match options.expiry {
+            Expiry::Unsaid => string::set(txn, &key, value)?,
+            Expiry::Keep => {
+                let before = key::lookup_write(txn, &key)?.map(|entry| entry.header);
+                string::put(txn, &key, before.as_ref(), value, before.and_then(|before| before.deadline_ms))?;
+            }
+            _ => {
+                let before = key::lookup_overwrite(txn, &key)?;
+                string::put(txn, &key, before.as_ref(), value, deadline)?;
+            }
+        }
+        // In this order, other than SET.
+        if deadline.is_some() {
+            txn.on_event(event::GENERIC, "expire", &key);
+        }
+        txn.on_event(event::STRING, "set", &key);
+    }
     Ok(Reply::Integer(1))
 }

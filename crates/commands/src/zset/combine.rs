@@ -37,7 +37,7 @@ const STORE: Command = Command {
 pub(crate) const ZUNION: Command = Command {
     name: "zunion",
     summary: "Returns the members that any of several sorted sets has.",
-    syntax: "numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=(SUM | MIN | MAX)] [WITHSCORES]",
+    syntax: "numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=(SUM | MIN | MAX | COUNT@8.8.0)] [WITHSCORES]",
     complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of \
         elements in the resulting sorted set.",
     access: Access::Read,
@@ -70,7 +70,7 @@ pub(crate) const ZDIFF: Command = Command {
 pub(crate) const ZUNIONSTORE: Command = Command {
     name: "zunionstore",
     summary: "Stores the members that any of several sorted sets has.",
-    syntax: "destination:key numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=(SUM | MIN | MAX)]",
+    syntax: "destination:key numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=(SUM | MIN | MAX | COUNT@8.8.0)]",
     complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of \
         elements in the resulting sorted set.",
     access: Access::Write,
@@ -155,6 +155,8 @@ fn parse(txn: &mut Txn, args: Args, i: usize, operation: Operation, command: &st
                 Aggregate::Min
             } else if args.is(at + 1, "max") {
                 Aggregate::Max
+            } else if args.is(at + 1, "count") {
+                Aggregate::Count
             } else {
                 return Err(Error::Syntax);
             };

@@ -164,7 +164,7 @@ impl Shown {
         }
     }
 
-    fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self {
             Shown::Word(word) => word.clone(),
             Shown::Bulk(bytes) if bytes.len() > 200 => {
