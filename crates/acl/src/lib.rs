@@ -15,6 +15,7 @@ pub mod user;
 pub mod selector;
 
 mod permitted;
+mod word;
 
 pub mod limits;
 
@@ -26,6 +27,8 @@ pub mod users;
 pub mod log;
 pub mod password;
 pub mod wrong;
+
+pub mod testing;
 
 pub use catalog::{Catalog, Named};
 pub use limits::Limits;

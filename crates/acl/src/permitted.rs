@@ -4,6 +4,7 @@
 //! replaces those before it that it makes void.
 
 use crate::catalog::Catalog;
+use crate::word::is_word;
 use crate::wrong::Wrong;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ pub(crate) struct Permitted {
     /// By number; one that is not there is not permitted.
     bits: Vec<u64>,
     /// The first arguments with which a command may be called that is not permitted as such.
+    /// In lower case, sorted.
     first_arguments: BTreeMap<u16, Vec<Vec<u8>>>,
     /// The rules behind the last one for all commands.
     rules: Vec<Rule>,
@@ -78,21 +80,21 @@ impl Permitted {
 
     fn permit_first_argument(&mut self, permits: bool, rule: &[u8], catalog: &Catalog) -> Result<(), Wrong> {
         let bar = rule.iter().rposition(|&byte| byte == b'|').filter(|_| permits).ok_or(Wrong::Unknown)?;
-        let (name, argument) = (&rule[..bar], &rule[bar + 1..]);
+        let (name, argument) = (&rule[..bar], &rule[bar + 1..].to_ascii_lowercase()[..]);
         let command = catalog.find(name).ok_or(Wrong::Unknown)?;
         let named = catalog.get(command);
         if named.container.is_some() {
             return Err(Wrong::FirstArgumentOfSubcommand);
         }
-        if argument.is_empty() {
+        if argument.is_empty() || !is_word(argument) {
             return Err(Wrong::Syntax);
         }
         if !named.subcommands.is_empty() {
             return Err(Wrong::Unknown);
         }
         let arguments = self.first_arguments.entry(command).or_default();
-        if !arguments.iter().any(|other| other.eq_ignore_ascii_case(argument)) {
-            arguments.push(argument.to_vec());
+        if let Err(place) = arguments.binary_search_by(|other| other[..].cmp(argument)) {
+            arguments.insert(place, argument.to_vec());
         }
         Ok(())
     }

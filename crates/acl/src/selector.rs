@@ -3,6 +3,7 @@
 use crate::catalog::Catalog;
 use crate::permitted::Permitted;
 use crate::request::{Databases, Denied, KeyUse, Reason, Request};
+use crate::word::is_word;
 use crate::wrong::Wrong;
 use haypile_config::glob;
 use std::collections::BTreeSet;
@@ -290,11 +291,6 @@ fn separate(text: &mut Vec<u8>) {
     if !text.is_empty() {
         text.push(b' ');
     }
-}
-
-/// Whether a rule can be written down and read again: the words of a line are separated by blanks.
-pub(crate) fn is_word(bytes: &[u8]) -> bool {
-    !bytes.iter().any(|&byte| byte.is_ascii_whitespace() || byte == 0x0b || byte == 0)
 }
 
 /// The pattern of a rule such as `R~pattern`, and what may be done with its keys.

@@ -7,7 +7,8 @@ use crate::catalog::Catalog;
 use crate::limits::Limits;
 use crate::password::PasswordHash;
 use crate::request::{Denied, Request};
-use crate::selector::{Selector, is_word};
+use crate::selector::Selector;
+use crate::word::is_word;
 use crate::wrong::Wrong;
 use std::sync::Arc;
 
@@ -173,7 +174,13 @@ impl User {
             [b'!', digits @ ..] => self.remove_password(PasswordHash::parse(digits).ok_or(Wrong::PasswordHash)?)?,
             [b'(', inner @ .., b')'] => {
                 let mut selector = Selector::new(fresh.all_channels);
-                inner.split(|&byte| byte == b' ').try_for_each(|rule| selector.apply(rule, catalog))?;
+                for rule in inner.split(|&byte| byte == b' ') {
+                    // Written down, it would be the last one.
+                    if rule.ends_with(b")") {
+                        return Err(Wrong::Syntax);
+                    }
+                    selector.apply(rule, catalog)?;
+                }
                 self.selectors.push(selector);
             }
             rule if self.limits.apply(rule)? => {}

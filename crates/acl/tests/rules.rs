@@ -462,3 +462,81 @@ fn the_log_counts_what_is_repeated() {
     log.add(denial("c"), 1, String::new(), 200_001, 0);
     assert_eq!(log.entries().count(), 0);
 }
+
+#[test]
+fn rules_of_any_bytes_do_no_harm() {
+    const PIECES: &[&str] = &[
+        "on",
+        "off",
+        "nopass",
+        "reset",
+        "resetkeys",
+        "+get",
+        "-set",
+        "+@read",
+        "-@write",
+        "+@all",
+        "-@all",
+        "+config|get",
+        "-config",
+        "+get|x",
+        "~*",
+        "~a*",
+        "%R~b",
+        "%W~c",
+        "%RW~d",
+        "&*",
+        "&ch",
+        "resetchannels",
+        "db=0,2",
+        "alldbs",
+        "resetdbs",
+        ">pw",
+        "<pw",
+        "#",
+        "!",
+        "(",
+        ")",
+        "(+get ~x",
+        "~y)",
+        "(~z)",
+        "rate=5",
+        "memory=1mb",
+        "rate=",
+        "connections=0",
+        " ",
+        "  ",
+        "\n",
+        "user a",
+        "user default",
+        "\nuser b ",
+        "\0",
+        "é",
+        "=",
+        "%",
+        "+",
+        "-",
+        "~",
+        "&",
+        "|",
+    ];
+    let catalog = haypile_acl::testing::catalog();
+    let mut seed: u64 = 20_261_126;
+    let mut below = |n: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    for _ in 0..20_000 {
+        let mut bytes = Vec::new();
+        for _ in 0..below(12) {
+            bytes.extend(PIECES[below(PIECES.len())].as_bytes());
+            if below(4) > 0 {
+                bytes.push(b' ');
+            }
+            if below(20) == 0 {
+                bytes.push(below(256) as u8);
+            }
+        }
+        haypile_acl::testing::check_rules(&catalog, &bytes);
+    }
+}

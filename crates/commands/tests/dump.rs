@@ -484,3 +484,33 @@ fn a_long_element_needs_room() {
         }
     }
 }
+
+#[test]
+fn payloads_of_functions_of_any_bytes_do_no_harm() {
+    const PIECES: &[&[u8]] = &[
+        b"\xf5",
+        b"\xf6",
+        b"\x0a",
+        b"\x0f#!lua name=lib1\n",
+        b"\x40\x0f",
+        b"\x80\0\0\0\x0f",
+        b"\x81\0\0\0\0\0\0\0\x0f",
+        b"\x80\xff\xff\xff\xff",
+        b"\xc0\x05",
+        b"\xc1\x01\x02",
+        b"\xc2\x01\x02\x03\x04",
+        b"\xc3\x04\x0a\x00ab",
+        b"\xc3\x40\x10\x80\x7f\xff\xff\xff",
+        b"#!lua name=x\n",
+        b"\0",
+    ];
+    let mut seed: u64 = 20_261_126;
+    let mut below = |n: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    for _ in 0..20_000 {
+        let bytes: Vec<u8> = (0..below(8)).flat_map(|_| PIECES[below(PIECES.len())].iter().copied()).collect();
+        haypile_commands::function::testing::check_payload(&bytes);
+    }
+}

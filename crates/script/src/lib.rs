@@ -22,6 +22,8 @@ mod state;
 mod to_lua;
 mod to_reply;
 
+pub mod testing;
+
 pub use interpreter::{Bounds, Interpreter, Outcome, Program, Run};
 pub use library::Function;
 pub use load::{LOAD_TIME_MAX, functions_of};

@@ -7,6 +7,8 @@ mod library;
 mod prepared;
 mod restore;
 
+pub mod testing;
+
 pub use library::{Functions, Library};
 pub use restore::codes_of;
 
