@@ -1,4 +1,4 @@
-//! What a payload of FUNCTION RESTORE of any bytes may not do. For a seeded test and for a fuzz target.
+//! Payloads of FUNCTION RESTORE of any bytes, and what they may not do. For a seeded test and for a fuzz target.
 
 use super::restore::{codes_of, payload};
 use haypile_rdb::payload::Seal;
