@@ -95,6 +95,11 @@ const ADDED_SINCE: &[&str] = &[
     "blmovem",
     "sunioncard",
     "sdiffcard",
+    "commandlog",
+    "commandlog|get",
+    "commandlog|help",
+    "commandlog|len",
+    "commandlog|reset",
 ];
 
 const INFO_FIELDS: [&str; 10] =

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Session, args};
 use haypile_commands::host::{
-    Act, ClientFilter, ClientType, LatencyEvent, LatencySample, Library, Replies, Shutdown, SlowCall,
+    Act, ClientFilter, ClientType, LatencyEvent, LatencySample, Library, LoggedCall, Replies, Shutdown,
 };
 use haypile_resp::{Protocol, Reply};
 
@@ -144,10 +144,10 @@ fn config_gets_and_sets() {
 
 #[test]
 fn the_slow_log_shows_six_fields() {
-    let call = |id| SlowCall {
+    let call = |id| LoggedCall {
         id,
         time_s: 1_700_000_000,
-        us: 12_345,
+        value: 12_345,
         args: vec![b"GET".to_vec(), b"k".to_vec()],
         address: "127.0.0.1:50000".into(),
         name: b"me".to_vec(),

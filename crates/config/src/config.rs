@@ -170,9 +170,11 @@ pub struct Config {
     pub metrics_port: u16,
     /// /metrics over TLS.
     pub metrics_tls: bool,
-    /// None = no slow log.
-    pub slowlog_slower_than_us: Option<u64>,
-    pub slowlog_entries_max: u64,
+    /// The logs of calls that stand out: microseconds from which one is slow, bytes from which its request, or its
+    /// reply, is large (None = never), each with how many are kept.
+    pub slow_calls: (Option<u64>, u64),
+    pub large_requests: (Option<u64>, u64),
+    pub large_replies: (Option<u64>, u64),
     /// None = no events are kept.
     pub latency_threshold_ms: Option<u64>,
     pub latency_tracking: bool,
@@ -394,8 +396,9 @@ impl Config {
             lfu_decay_minutes: fields.int("lfu-decay-time"),
             metrics_port: fields.int("metrics-port"),
             metrics_tls: fields.bool("metrics-tls"),
-            slowlog_slower_than_us: u64::try_from(fields.int::<i64>("slowlog-log-slower-than")).ok(),
-            slowlog_entries_max: fields.int("slowlog-max-len"),
+            slow_calls: fields.logged("slowlog-log-slower-than", "slowlog-max-len"),
+            large_requests: fields.logged("commandlog-request-larger-than", "commandlog-large-request-max-len"),
+            large_replies: fields.logged("commandlog-reply-larger-than", "commandlog-large-reply-max-len"),
             latency_threshold_ms: Some(fields.int("latency-monitor-threshold")).filter(|ms| *ms > 0),
             latency_tracking: fields.bool("latency-tracking"),
             latency_percentiles: fields.percentiles("latency-tracking-info-percentiles"),
@@ -559,6 +562,11 @@ impl<'a> Fields<'a> {
             Value::Text(text) => Some(PathBuf::from(OsString::from_vec(text.clone()))),
             other => unreachable!("{name} is a path, not {other:?}"),
         }
+    }
+
+    /// The value from which a call is in a log, negative for none, and the entries that the log keeps.
+    fn logged(&mut self, from: &'static str, entries_max: &'static str) -> (Option<u64>, u64) {
+        (u64::try_from(self.int::<i64>(from)).ok(), self.int(entries_max))
     }
 
     fn text(&mut self, name: &'static str) -> Vec<u8> {

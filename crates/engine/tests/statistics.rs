@@ -110,3 +110,59 @@ fn what_is_not_tracked_has_no_times() {
     server.ask(0, "CONFIG RESETSTAT");
     assert_eq!(server.ask(0, "LATENCY HISTOGRAM set"), "*0");
 }
+
+/// Rules of COMMANDLOG are those of valkey.io/commands/commandlog-get.
+#[test]
+fn large_requests_and_replies_are_kept() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "what is asked for wrongly",
+        "0: COMMANDLOG GET x slow => -ERR count should be greater than or equal to -1
+         0: COMMANDLOG GET -2 none => -ERR count should be greater than or equal to -1
+         0: COMMANDLOG GET 1 none => -ERR type should be one of the following: slow, large-request, large-reply
+         0: COMMANDLOG LEN none => -ERR type should be one of the following: slow, large-request, large-reply
+         0: COMMANDLOG GET 1 => -ERR wrong number of arguments for 'commandlog|get' command
+         0: COMMANDLOG GET 0 LARGE-reply => *0
+         0: COMMANDLOG LEN large-request => :0
+         0: CONFIG SET commandlog-request-larger-than 1000 commandlog-reply-larger-than 1000 => +OK
+         0: CONFIG GET commandlog-execution-slower-than => *2 $32 commandlog-execution-slower-than $5 10000",
+    );
+    let value = "x".repeat(2048);
+    // The bytes of the request as they were sent, and those of the reply with its frame.
+    assert_eq!(server.ask(0, &format!("SET k {value}")), "+OK");
+    assert_eq!(server.ask(0, "GET k").len(), 2048 + 6);
+    let shown = server.ask(0, "COMMANDLOG GET -1 large-request");
+    assert!(shown.contains("*6 :0 :") && shown.contains(" :2077 *3 $3 SET $1 k $149 xxx"), "{shown}");
+    let shown = server.ask(0, "COMMANDLOG GET -1 large-reply");
+    assert!(shown.contains(" :2057 *2 $3 GET $1 k "), "{shown}");
+    // From the disk, in a block and in a script.
+    server.freeze();
+    assert_eq!(server.ask(0, "GET k").len(), 2048 + 6);
+    assert_eq!(server.ask(0, "COMMANDLOG LEN large-reply"), ":2");
+    for command in ["MULTI", "GET k", &format!("SET l {value}"), "EXEC"] {
+        server.ask(0, command);
+    }
+    let shown = server.ask(0, "COMMANDLOG GET 1 large-reply");
+    assert!(shown.contains(" *2 $3 GET $1 k "), "{shown}");
+    assert_eq!(server.ask(0, "COMMANDLOG LEN large-reply"), ":3", "EXEC is not shown");
+    assert_eq!(server.ask(0, "COMMANDLOG LEN large-request"), ":2");
+    server.ask(0, "EVAL redis.call('GET','k')␣return␣1 0");
+    let shown = server.ask(0, "COMMANDLOG GET 1 large-reply");
+    assert!(shown.contains(" *2 $3 GET $1 k "), "{shown}");
+    check_on(
+        &mut server,
+        "each log for itself",
+        "0: COMMANDLOG RESET large-request => +OK
+         0: COMMANDLOG LEN large-request => :0
+         0: COMMANDLOG LEN large-reply => :4
+         0: MULTI => +OK
+         0: COMMANDLOG RESET large-reply => +QUEUED
+         0: COMMANDLOG LEN large-reply => +QUEUED
+         0: COMMANDLOG GET -1 large-reply => +QUEUED
+         0: EXEC => *3 +OK :0 *0
+         0: CONFIG SET commandlog-large-reply-max-len 0 => +OK",
+    );
+    server.ask(0, "GET k");
+    assert_eq!(server.ask(0, "COMMANDLOG LEN large-reply"), ":0");
+}

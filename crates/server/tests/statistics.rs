@@ -83,3 +83,16 @@ fn rounds_of_event_loops_are_counted_with_their_time() {
     assert!(number(&mut client, "eventloop_cycles") < cycles);
     server.stop();
 }
+
+#[test]
+fn the_size_of_a_reply_in_pieces_is_that_of_all_of_them() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("SETRANGE long 2999999 x"), ":3000000\r\n");
+    assert_eq!(client.ask("GET long").len(), 3_000_012);
+    let shown = client.ask("COMMANDLOG GET 1 large-reply");
+    assert!(shown.contains(":3000012\r\n*2\r\n$3\r\nGET\r\n$4\r\nlong\r\n"), "{shown}");
+    assert_eq!(client.ask("COMMANDLOG LEN large-request"), ":0\r\n");
+    server.stop();
+}

@@ -3,10 +3,10 @@
 use haypile_acl::{Fresh, User};
 use haypile_commands::function::Functions;
 use haypile_commands::host::{
-    Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
-    InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replication, Replies, Role, Rows,
-    RunningFunction, Scripts, SessionChange, Shown, Shutdown, SlowCall, Statistics, Storage, Tracking, TrackingOptions,
-    Users, Wait,
+    Act, Audience, Channels, ClientFilter, Clients, Clock, CommandLog, CommandTimes, Config, Connection, DebugAccess,
+    Host, InfoSection, LatencyEvent, Library, LoggedCall, Memory, MemoryFacts, Process, PubSub, Reload, Replication,
+    Replies, Role, Rows, RunningFunction, Scripts, SessionChange, Shown, Shutdown, Statistics, Storage, Tracking,
+    TrackingOptions, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -54,7 +54,7 @@ pub struct Session {
     /// All other acts, in words.
     pub done: Vec<String>,
     pub shutdown: Option<Shutdown>,
-    pub slowlog: Vec<SlowCall>,
+    pub slowlog: Vec<LoggedCall>,
     pub events: Vec<LatencyEvent>,
 }
 
@@ -93,7 +93,7 @@ impl Session {
                 return Reply::error("ERR No shutdown in progress.");
             }
             Act::AbortShutdown => {}
-            Act::ResetSlowlog => self.slowlog.clear(),
+            Act::ResetLog(_) => self.slowlog.clear(),
             Act::ResetLatency(names) => {
                 self.events
                     .retain(|event| !names.is_empty() && !names.iter().any(|name| name == event.name.as_bytes()));
@@ -324,11 +324,11 @@ impl Memory for Session {
 }
 
 impl Statistics for Session {
-    fn slowlog(&self, count: usize) -> Vec<SlowCall> {
+    fn logged_calls(&self, _: CommandLog, count: usize) -> Vec<LoggedCall> {
         self.slowlog.iter().take(count).cloned().collect()
     }
 
-    fn slowlog_len(&self) -> usize {
+    fn logged_count(&self, _: CommandLog) -> usize {
         self.slowlog.len()
     }
 

@@ -56,8 +56,25 @@ pub(super) const MONITORING: &[Row] = &[
         unit(-1, i64::MAX, "microseconds"),
         "10000",
         "Time from which a command is in the slow log, whatever it waited for included; -1 turns the log off.",
-    ),
-    Row::used("slowlog-max-len", LONG, "128", "Entries of the slow log."),
+    )
+    .alias("commandlog-execution-slower-than"),
+    Row::used("slowlog-max-len", LONG, "128", "Entries of the slow log.").alias("commandlog-slow-execution-max-len"),
+    Row::used(
+        "commandlog-request-larger-than",
+        unit(-1, i64::MAX, "bytes"),
+        "1048576",
+        "Bytes of a request from which COMMANDLOG shows it; -1 for none.",
+    )
+    .ours(),
+    Row::used("commandlog-large-request-max-len", LONG, "128", "Large requests that are kept.").ours(),
+    Row::used(
+        "commandlog-reply-larger-than",
+        unit(-1, i64::MAX, "bytes"),
+        "1048576",
+        "Bytes of a reply from which COMMANDLOG shows its call; -1 for none.",
+    )
+    .ours(),
+    Row::used("commandlog-large-reply-max-len", LONG, "128", "Calls with large replies that are kept.").ours(),
     Row::used(
         "latency-monitor-threshold",
         unit(0, i64::MAX, "milliseconds"),

@@ -7,7 +7,7 @@
 //! acts of the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG, LATENCY and CLIENT KILL do.
 
 use haypile_acl::{Denial, Users};
-use haypile_commands::host::Act;
+use haypile_commands::host::{Act, CommandLog};
 use haypile_config::{Draft, Settings};
 use std::sync::Arc;
 
@@ -96,8 +96,8 @@ impl Acts {
         self.acts.iter().any(|(_, act)| matches!(act, Act::CloseClients(ids) if ids.contains(&client)))
     }
 
-    pub fn resets_slowlog(&self) -> bool {
-        self.acts.iter().any(|(_, act)| matches!(act, Act::ResetSlowlog))
+    pub fn resets_log(&self, log: CommandLog) -> bool {
+        self.acts.iter().any(|(_, act)| matches!(act, Act::ResetLog(other) if *other == log))
     }
 
     pub fn resets_latency_of(&self, event: &str) -> bool {

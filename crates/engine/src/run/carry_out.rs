@@ -58,7 +58,7 @@ impl Engine {
                 clients.for_each(|client| self.close_client(&client));
             }
             Act::ResetStatistics => self.reset_statistics(),
-            Act::ResetSlowlog => self.statistics.slowlog.reset(),
+            Act::ResetLog(log) => self.statistics.log(log).reset(),
             Act::ResetLatency(names) => {
                 let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
                 self.statistics.monitor.reset(&names);

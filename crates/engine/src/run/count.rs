@@ -5,7 +5,7 @@
 //! fsync`) leaves them there (`Unacknowledged`) until the reply leaves.
 
 use crate::clients::session::Session;
-use crate::clients::statistics::{Called, Caller, Moment, Outcome, Shown, Spent, Timed, Unacknowledged, Wait};
+use crate::clients::statistics::{Called, Caller, Moment, Outcome, Shown, Sizes, Spent, Timed, Unacknowledged, Wait};
 use crate::run::engine::Engine;
 use crate::run::worker::{Worker, WorkerState};
 use haypile_commands::{Entry, Flag};
@@ -26,6 +26,7 @@ impl WorkerState {
         entry: &Entry,
         args: Args<'_>,
         started: Moment,
+        sizes: Sizes,
     ) -> Moment {
         let statistics = &*engine.statistics;
         let ended = statistics.clock.now();
@@ -42,6 +43,9 @@ impl WorkerState {
         }
         command.calls.add(1);
         command.ns.add(ns);
+        if statistics.is_large(sizes) {
+            note_large(engine, session, entry, &Shown::new(entry, args), sizes);
+        }
         if self.syncs && self.waits_for_log(engine, session) {
             let shown = statistics.has_slowlog().then(|| Shown::new(entry, args));
             session.add_unacknowledged(Unacknowledged {
@@ -72,11 +76,12 @@ impl WorkerState {
         entry: &Entry,
         args: Args<'_>,
         started: Moment,
+        sizes: Sizes,
     ) {
         self.outcome = Outcome::Done;
-        let shown = engine.statistics.has_slowlog().then(|| Shown::new(entry, args));
+        let shown = engine.statistics.has_logs().then(|| Shown::new(entry, args));
         let timed = session.timed.get_or_insert_with(Box::default);
-        (timed.command, timed.started, timed.shown) = (Some(entry.id), started, shown);
+        (timed.command, timed.started, timed.shown, timed.sizes) = (Some(entry.id), started, shown, sizes);
     }
 
     /// Counts a command that was put off and has ended now.
@@ -84,7 +89,7 @@ impl WorkerState {
     pub(crate) fn count_timed(&mut self, engine: &Engine, session: &mut Session, mut timed: Timed) {
         let ended = engine.statistics.clock.now();
         timed.end_pause(&engine.statistics.clock, ended);
-        let Timed { command: Some(id), started, shown, spent, paused_ns, .. } = timed else { return };
+        let Timed { command: Some(id), started, shown, spent, paused_ns, sizes, .. } = timed else { return };
         let (statistics, counters, entry) = (&engine.statistics, engine.counters(self.index), engine.table.entry(id));
         let command = counters.commands_by_id.of(id);
         match std::mem::take(&mut self.outcome) {
@@ -96,6 +101,9 @@ impl WorkerState {
         command.calls.add(1);
         command.ns.add(ns);
         spent.iter().for_each(|(wait, ns)| counters.waits_ns[wait as usize].add(ns, 1));
+        if let Some(shown) = shown.as_ref().filter(|_| statistics.is_large(sizes)) {
+            note_large(engine, session, entry, shown, sizes);
+        }
         if self.syncs && self.waits_for_log(engine, session) {
             session.add_unacknowledged(Unacknowledged { command: id, ns, spent, ended, gate: session.gate(), shown });
             return;
@@ -111,7 +119,7 @@ impl WorkerState {
     /// Counts what a block or a script has run.
     pub(crate) fn count_block(&mut self, engine: &Engine, session: &Session, called: Vec<Called>) {
         let (statistics, counters) = (&engine.statistics, engine.counters(self.index));
-        for Called { command: id, calls, ns, failed, shown } in called {
+        for Called { command: id, calls, ns, failed, shown, sizes } in called {
             let command = counters.commands_by_id.of(id);
             command.calls.add(calls);
             command.ns.add(ns);
@@ -122,6 +130,9 @@ impl WorkerState {
             }
             if statistics.tracks() {
                 command.add_times(ns / calls, calls);
+            }
+            if let Some(shown) = shown.as_ref().filter(|_| statistics.is_large(sizes)) {
+                note_large(engine, session, engine.table.entry(id), shown, sizes);
             }
             if statistics.is_notable(ns / calls) {
                 let entry = engine.table.entry(id);
@@ -161,6 +172,15 @@ impl Worker {
         if session.unacknowledged.is_empty() {
             session.unacknowledged = Vec::new();
         }
+    }
+}
+
+/// Keeps a command whose request or reply is large.
+#[cold]
+fn note_large(engine: &Engine, session: &Session, entry: &Entry, shown: &Shown, sizes: Sizes) {
+    if !entry.flags.has(Flag::SkipSlowlog) {
+        let caller = Caller { address: session.address(), name: &session.state.names.name };
+        engine.statistics.log_large(shown, sizes, &caller);
     }
 }
 

@@ -6,7 +6,7 @@
 //! `reply`.
 
 use crate::clients::session::{Pending, Session, Waiting, Work};
-use crate::clients::statistics::Moment;
+use crate::clients::statistics::{Moment, Sizes};
 use crate::clients::steps::Steps;
 use crate::keys::locks::Refused;
 use crate::run::ahead::{Ahead, Behind, Call as Planned, Located};
@@ -49,7 +49,11 @@ pub(crate) enum Deferral {
 impl WorkerState {
     pub(crate) fn turn(&mut self, engine: &Engine, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Turn {
         if !matches!(session.waiting, Waiting::Nothing) {
+            let replied = out.len();
             let next = self.go_on(engine, session, out);
+            if let Some(timed) = &mut session.timed {
+                timed.sizes.reply += out.len() - replied;
+            }
             if !session.is_waiting()
                 && let Some(timed) = session.timed.take()
             {
@@ -139,6 +143,7 @@ impl WorkerState {
                 return (bytes, commands, Next::Drain);
             }
             let before = std::mem::replace(&mut bytes, ahead.end(at));
+            let replied = out.len();
             let Some(call) = call else { continue };
             // A subscriber does not hear messages that were sent before.
             if commands > 0
@@ -162,10 +167,11 @@ impl WorkerState {
             commands += 1;
             let next = ran.unwrap_or_else(|why| self.take_long_way(engine, session, &located, at, why, out));
             if let Ok(entry) = &call.entry {
+                let sizes = Sizes { request: bytes - before, reply: out.len() - replied };
                 if session.is_waiting() {
-                    self.put_off(engine, session, entry, call.args, started);
+                    self.put_off(engine, session, entry, call.args, started, sizes);
                 } else {
-                    started = self.count_ended(engine, session, entry, call.args, started);
+                    started = self.count_ended(engine, session, entry, call.args, started, sizes);
                 }
             }
             if next != Next::Read {

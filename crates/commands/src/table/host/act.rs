@@ -5,6 +5,7 @@ use super::connection::{SessionChange, Wait};
 use super::process::Shutdown;
 use super::pubsub::{Audience, Channels};
 use super::replication::Failover;
+use super::statistics::CommandLog;
 use super::storage::Reload;
 use haypile_acl::Denial;
 use haypile_resp::Reply;
@@ -49,7 +50,7 @@ pub enum Act {
     /// Sets the counters that INFO shows back to zero.
     ResetStatistics,
     /// Forgets all entries of the slow log.
-    ResetSlowlog,
+    ResetLog(CommandLog),
     /// Forgets the events of these names, or all if none is named.
     ResetLatency(Vec<Vec<u8>>),
     /// Sets whether expired keys are removed although no command asks for them.

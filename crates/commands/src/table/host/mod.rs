@@ -30,7 +30,9 @@ pub use process::{DebugAccess, Process, Shutdown};
 pub use pubsub::{Audience, Channels, PubSub};
 pub use replication::{Failover, Replication, Role};
 pub use scripts::{RunningFunction, Scripts};
-pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
+pub use statistics::{
+    CommandLog, CommandTimes, InfoSection, LatencyEvent, LatencySample, LoggedCall, Shown, Statistics,
+};
 pub use storage::{Reload, Storage};
 pub use tracking::{Tracking, TrackingMode, TrackingOptions};
 pub use users::Users;

@@ -10,10 +10,11 @@ pub trait Statistics {
     /// Appends the fields of one of [`Statistics::info_sections`], `name:value\r\n` each.
     fn info(&self, section: &str, out: &mut String);
 
-    /// The newest `count` commands of the slow log, the newest first.
-    fn slowlog(&self, count: usize) -> Vec<SlowCall>;
+    /// The newest `count` calls of a log, the newest first.
+    fn logged_calls(&self, log: CommandLog, count: usize) -> Vec<LoggedCall>;
 
-    fn slowlog_len(&self) -> usize;
+    /// The number of calls that a log has.
+    fn logged_count(&self, log: CommandLog) -> usize;
 
     /// The events that took long, by name.
     fn latency_events(&self) -> Vec<LatencyEvent>;
@@ -41,15 +42,24 @@ pub enum Shown {
     Never,
 }
 
-/// An entry of the slow log.
+/// A log of calls that stand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandLog {
+    /// The slow log: calls that took long.
+    Slow,
+    LargeRequest,
+    LargeReply,
+}
+
+/// An entry of a log of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlowCall {
+pub struct LoggedCall {
     /// Rising.
     pub id: u64,
     /// When the call ended, in seconds since 1970.
     pub time_s: u64,
-    /// How long the call took, in microseconds.
-    pub us: u64,
+    /// Microseconds that the call took, or the bytes of its request or reply.
+    pub value: u64,
     /// Cut to a bounded size, and without secrets.
     pub args: Vec<Vec<u8>>,
     /// The client's address, with its port.

@@ -1,5 +1,6 @@
 //! Commands that have ended, and what is still to be counted of them (`run::count`).
 
+use super::Sizes;
 use super::Statistics;
 use super::clock::Moment;
 use super::errors::Errors;
@@ -42,8 +43,9 @@ pub(crate) struct Called {
     pub ns: u64,
     /// The first word of its error.
     pub failed: Option<Box<[u8]>>,
-    /// If it is one for the slow log.
+    /// If it is one for a log.
     pub shown: Option<Shown>,
+    pub sizes: Sizes,
 }
 
 impl Called {
@@ -61,8 +63,10 @@ impl Called {
         ended: Moment,
     ) -> Called {
         let ns = statistics.clock.ns(started, ended);
-        let shown = statistics.is_slow(ns).then(|| Shown::new(entry, args));
-        Called { command: entry.id, calls: 1, ns, failed: Errors::kind(reply).map(Box::from), shown }
+        let sizes = Sizes { request: args.bytes_len(), reply: reply.weight().encoded_bytes };
+        let is_shown = statistics.is_slow(ns) || statistics.is_large(sizes);
+        let shown = is_shown.then(|| Shown::new(entry, args));
+        Called { command: entry.id, calls: 1, ns, failed: Errors::kind(reply).map(Box::from), shown, sizes }
     }
 
     /// Adds calls of the same command that have not failed.

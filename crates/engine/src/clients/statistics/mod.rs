@@ -26,6 +26,7 @@ pub(crate) use slowlog::{Caller, Shown};
 pub(crate) use spent::{Spent, Timed, Wait};
 
 use errors::Errors;
+use haypile_commands::host::CommandLog;
 use haypile_config::{Config, Settings};
 use monitor::Monitor;
 use slowlog::Slowlog;
@@ -33,12 +34,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The calls whose requests, or replies, are large.
+#[derive(Default)]
+pub(crate) struct Large {
+    pub log: Slowlog,
+    /// Bytes from which one is; `u64::MAX` for never.
+    from_bytes: AtomicU64,
+    entries_max: AtomicUsize,
+}
+
+impl Large {
+    fn follow(&self, (from_bytes, entries_max): (Option<u64>, u64)) {
+        let from_bytes = from_bytes.filter(|_| entries_max > 0).unwrap_or(u64::MAX);
+        self.from_bytes.store(from_bytes, Ordering::Relaxed);
+        self.entries_max.store(usize::try_from(entries_max).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn has(&self, bytes: usize) -> bool {
+        bytes as u64 >= self.from_bytes.load(Ordering::Relaxed)
+    }
+
+    fn push(&self, shown: Shown, bytes: usize, caller: &Caller<'_>) {
+        let entries_max = self.entries_max.load(Ordering::Relaxed);
+        self.log.push(shown, bytes as u64, &Spent::default(), caller, now_s(), entries_max);
+    }
+}
+
+/// The bytes of a call's request and of its reply.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sizes {
+    pub request: usize,
+    pub reply: usize,
+}
+
 /// The statistics that all event loops share.
 #[derive(Default)]
 pub(crate) struct Statistics {
     pub clock: Clock,
     pub errors: Errors,
     pub slowlog: Slowlog,
+    pub large_requests: Large,
+    pub large_replies: Large,
     pub monitor: Monitor,
     /// `latency-tracking`.
     tracking: AtomicBool,
@@ -64,8 +101,9 @@ impl Statistics {
     }
 
     fn follow(&self, config: &Config) {
-        let entries_max = usize::try_from(config.slowlog_entries_max).unwrap_or(usize::MAX);
-        let slow_us = config.slowlog_slower_than_us.filter(|_| entries_max > 0);
+        let (slow_us, entries_max) = config.slow_calls;
+        let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
+        let slow_us = slow_us.filter(|_| entries_max > 0);
         let slow_ns = slow_us.map_or(u64::MAX, |us| us.saturating_mul(1000));
         let event_ns = config.latency_threshold_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1_000_000));
         self.tracking.store(config.latency_tracking, Ordering::Relaxed);
@@ -73,6 +111,32 @@ impl Statistics {
         self.slowlog_entries_max.store(entries_max, Ordering::Relaxed);
         self.event_ns.store(event_ns, Ordering::Relaxed);
         self.notable_ns.store(slow_ns.min(event_ns), Ordering::Relaxed);
+        self.large_requests.follow(config.large_requests);
+        self.large_replies.follow(config.large_replies);
+    }
+
+    /// Returns a log of calls.
+    pub fn log(&self, log: CommandLog) -> &Slowlog {
+        match log {
+            CommandLog::Slow => &self.slowlog,
+            CommandLog::LargeRequest => &self.large_requests.log,
+            CommandLog::LargeReply => &self.large_replies.log,
+        }
+    }
+
+    /// Whether the request or the reply of a call is large.
+    #[inline]
+    pub fn is_large(&self, sizes: Sizes) -> bool {
+        self.large_requests.has(sizes.request) || self.large_replies.has(sizes.reply)
+    }
+
+    /// Keeps a call whose request or reply is large.
+    pub fn log_large(&self, shown: &Shown, sizes: Sizes, caller: &Caller<'_>) {
+        for (large, bytes) in [(&self.large_requests, sizes.request), (&self.large_replies, sizes.reply)] {
+            if large.has(bytes) {
+                large.push(shown.clone(), bytes, caller);
+            }
+        }
     }
 
     #[inline]
@@ -91,6 +155,12 @@ impl Statistics {
         self.slow_ns.load(Ordering::Relaxed) < u64::MAX
     }
 
+    /// Whether there is a log of calls at all.
+    pub fn has_logs(&self) -> bool {
+        let may_be_large = |large: &Large| large.from_bytes.load(Ordering::Relaxed) < u64::MAX;
+        self.has_slowlog() || may_be_large(&self.large_requests) || may_be_large(&self.large_replies)
+    }
+
     /// Whether a command of this time is to be kept somewhere.
     #[inline]
     pub fn is_notable(&self, ns: u64) -> bool {
@@ -107,7 +177,7 @@ impl Statistics {
 
     pub fn log_slow(&self, shown: Shown, ns: u64, spent: &Spent, caller: &Caller<'_>) {
         let entries_max = self.slowlog_entries_max.load(Ordering::Relaxed);
-        self.slowlog.push(shown, ns, spent, caller, now_s(), entries_max);
+        self.slowlog.push(shown, ns / 1000, spent, caller, now_s(), entries_max);
     }
 }
 

@@ -1,10 +1,11 @@
-//! The slow log: the last commands that made their users wait for long, as SLOWLOG GET shows them.
+//! The logs of calls that stand out: those that made their users wait for long, as SLOWLOG GET shows them, and those
+//! with large requests or replies (COMMANDLOG).
 //!
 //! An entry has Redis's six fields. Where the time went is told beside it, by id, in `INFO slowlog`: a seventh field
 //! would break clients that read six.
 
 use super::spent::Spent;
-use haypile_commands::host::SlowCall;
+use haypile_commands::host::LoggedCall;
 use haypile_commands::{Entry, redact};
 use haypile_resp::Args;
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 /// The arguments of a call as they are kept: cut to a bounded size, without secrets.
+#[derive(Clone)]
 pub(crate) struct Shown(Vec<Vec<u8>>);
 
 impl Shown {
@@ -59,18 +61,18 @@ pub(crate) struct Slowlog(Mutex<Entries>);
 #[derive(Default)]
 struct Entries {
     /// The newest first.
-    calls: VecDeque<(SlowCall, Spent)>,
+    calls: VecDeque<(LoggedCall, Spent)>,
     next_id: u64,
 }
 
 impl Slowlog {
     #[cold]
-    pub fn push(&self, shown: Shown, ns: u64, spent: &Spent, caller: &Caller<'_>, time_s: u64, entries_max: usize) {
+    pub fn push(&self, shown: Shown, value: u64, spent: &Spent, caller: &Caller<'_>, time_s: u64, entries_max: usize) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = SlowCall {
+        let call = LoggedCall {
             id: entries.next_id,
             time_s,
-            us: ns / 1000,
+            value,
             args: shown.0,
             address: caller.address.to_owned(),
             name: caller.name.to_vec(),
@@ -81,7 +83,7 @@ impl Slowlog {
     }
 
     /// The newest `count`, the newest first.
-    pub fn newest(&self, count: usize) -> Vec<SlowCall> {
+    pub fn newest(&self, count: usize) -> Vec<LoggedCall> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.calls.iter().take(count).map(|(call, _)| call.clone()).collect()
     }
@@ -89,7 +91,7 @@ impl Slowlog {
     /// Id, time and what was waited for, of the newest `count`.
     pub fn waits(&self, count: usize) -> Vec<(u64, u64, Spent)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.calls.iter().take(count).map(|(call, spent)| (call.id, call.us, *spent)).collect()
+        entries.calls.iter().take(count).map(|(call, spent)| (call.id, call.value, *spent)).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -134,10 +136,10 @@ mod tests {
     fn the_newest_stay() {
         let log = Slowlog::default();
         let caller = Caller { address: "127.0.0.1:1", name: b"me" };
-        (0..5).for_each(|_| log.push(Shown::name("exec"), 5_000, &Spent::default(), &caller, 7, 3));
+        (0..5).for_each(|_| log.push(Shown::name("exec"), 5, &Spent::default(), &caller, 7, 3));
         let ids = || log.newest(10).iter().map(|call| call.id).collect::<Vec<_>>();
         assert_eq!((ids(), log.len()), (vec![4, 3, 2], 3));
-        assert_eq!(log.newest(1)[0].us, 5);
+        assert_eq!(log.newest(1)[0].value, 5);
         log.reset();
         log.push(Shown::name("exec"), 0, &Spent::default(), &caller, 7, 3);
         assert_eq!(ids(), [5]);

@@ -73,8 +73,10 @@ pub(crate) struct Timed {
     pub command: Option<CommandId>,
     /// The moment at which the command came up.
     pub started: Moment,
-    /// For the slow log, if there is one.
+    /// For the logs, if there are any.
     pub shown: Option<super::Shown>,
+    /// The bytes so far.
+    pub sizes: super::Sizes,
     /// The wait under way, and its beginning.
     wait: Option<(Wait, Moment)>,
     pub spent: Spent,

@@ -2,15 +2,15 @@
 
 use crate::run::host::SessionHost;
 use haypile_commands::CommandId;
-use haypile_commands::host::{CommandTimes, InfoSection, LatencyEvent, SlowCall, Statistics};
+use haypile_commands::host::{CommandLog, CommandTimes, InfoSection, LatencyEvent, LoggedCall, Statistics};
 
 impl Statistics for SessionHost<'_, '_> {
-    fn slowlog(&self, count: usize) -> Vec<SlowCall> {
-        if self.state.acts.resets_slowlog() { Vec::new() } else { self.engine.statistics.slowlog.newest(count) }
+    fn logged_calls(&self, log: CommandLog, count: usize) -> Vec<LoggedCall> {
+        if self.state.acts.resets_log(log) { Vec::new() } else { self.engine.statistics.log(log).newest(count) }
     }
 
-    fn slowlog_len(&self) -> usize {
-        if self.state.acts.resets_slowlog() { 0 } else { self.engine.statistics.slowlog.len() }
+    fn logged_count(&self, log: CommandLog) -> usize {
+        if self.state.acts.resets_log(log) { 0 } else { self.engine.statistics.log(log).len() }
     }
 
     fn latency_events(&self) -> Vec<LatencyEvent> {
