@@ -5,7 +5,7 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tools::{output, start};
+use tools::{output, python_with, start};
 
 #[test]
 fn redis_benchmark_runs_its_tests() {
@@ -44,17 +44,9 @@ fn redis_py_works() {
 /// The system's redis-py may have no client-side cache yet: the first run fetches one that has.
 #[test]
 fn redis_py_is_told_what_it_keeps_in_vain() {
-    const PACKAGE: &str = "redis==5.2.1";
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PACKAGE);
-    let (python, done) = (place.join("bin/python"), place.join("done"));
-    let (place, python) = (place.to_str().expect("the path is text"), python.to_str().expect("the path is text"));
-    if !done.exists() {
-        output("/usr/bin/python3", &["-m", "venv", "--clear", place], "");
-        output(python, &["-m", "pip", "install", "--quiet", PACKAGE], "");
-        std::fs::write(&done, "").expect("the directory was made");
-    }
+    let python = python_with("redis-5.2.1", "redis==5.2.1\n");
     let (server, _place) = start("cache");
-    let text = output(python, &["-", &server.port().to_string()], include_str!("data/caching.py"));
+    let text = output(&python, &["-", &server.port().to_string()], include_str!("data/caching.py"));
     assert!(text.ends_with("all good\n"), "{text}");
     server.stop().expect("it stops cleanly");
 }

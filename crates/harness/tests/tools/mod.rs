@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use haypile_harness::server::{Server, Template, Workplace, haypile_binary};
 
@@ -59,4 +61,36 @@ pub fn failure(program: &str, arguments: &[&str]) -> String {
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(!output.status.success(), "{program} {arguments:?}: {}\n{text}", output.status);
     text
+}
+
+/// A Python that has the packages of `requirements`, lines as pip reads them. The first run fetches them, and so does
+/// the first one after a change.
+pub fn python_with(name: &str, requirements: &str) -> String {
+    let place = installed(name, requirements, |place| {
+        let (file, python) = (place.join("requirements.txt"), place.join("bin/python"));
+        output("/usr/bin/python3", &["-m", "venv", "--clear", text(place)], "");
+        std::fs::write(&file, requirements).expect("the directory was made");
+        output(text(&python), &["-m", "pip", "install", "--quiet", "-r", text(&file)], "");
+    });
+    text(&place.join("bin/python")).to_string()
+}
+
+/// A directory that stays from run to run, filled by `install` unless that was done for the same `wanted` before.
+fn installed(name: &str, wanted: &str, install: impl FnOnce(&Path)) -> PathBuf {
+    // The tests of one file run at the same time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().expect("no installation has failed");
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let done = place.join("done");
+    if std::fs::read_to_string(&done).ok().as_deref() != Some(wanted) {
+        // A half of this installation must not pass for the whole of the last one.
+        _ = std::fs::remove_file(&done);
+        install(&place);
+        std::fs::write(&done, wanted).expect("the directory was made");
+    }
+    place
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("the path is text")
 }
