@@ -2,7 +2,7 @@
 
 mod tools;
 
-use tools::{cli, failure, output, start, watch};
+use tools::{cli, failure, output, start, text, watch};
 
 #[test]
 fn redis_cli_works() {
@@ -129,15 +129,37 @@ fn redis_cli_looks_through_the_keys() {
     server.stop().expect("it stops cleanly");
 }
 
+#[test]
+fn redis_cli_runs_scripts_from_files() {
+    let (server, place) = start("cli-eval");
+    let port = server.port().to_string();
+    let file = place.data().join("add.lua");
+    let eval = |source: &str, arguments: &[&str]| {
+        std::fs::write(&file, source).expect("it is writable");
+        cli(&port, &[&["--eval", text(&file)], arguments].concat(), "")
+    };
+    assert_eq!(eval("return {KEYS[1], ARGV[2]}", &["key", ",", "one", "two"]), "key\ntwo\n");
+    assert_eq!(eval("return {#KEYS, #ARGV}", &[]), "0\n0\n");
+    assert_eq!(eval("return {#KEYS, #ARGV}", &["a", "b"]), "2\n0\n");
+    assert_eq!(eval("return {#KEYS, #ARGV}", &[",", "one"]), "0\n1\n");
+    let add = "#!lua flags=allow-oom\n-- Adds to each key.
+        for n, key in ipairs(KEYS) do redis.call('INCRBY', key, ARGV[n]) end
+        return redis.call('MGET', unpack(KEYS))";
+    assert_eq!(eval(add, &["a", "b", ",", "3", "-4"]), "3\n-4\n");
+    assert_eq!(eval(add, &["a", "b", ",", "30", "-40"]), "33\n-44\n");
+    let error = eval("return redis.call('LPUSH', KEYS[1], 'x')", &["a"]);
+    assert!(error.starts_with("WRONGTYPE Operation against a key"), "{error}");
+    let error = eval("return (", &[]);
+    assert!(error.starts_with("ERR Error compiling script"), "{error}");
+    assert_eq!(cli(&port, &["MGET", "a", "b"], ""), "33\n-44\n");
+    server.stop().expect("it stops cleanly");
+}
+
 /// Options that need a replica of Redis's own kind tell that this is not there, and leave the server as it was.
 #[test]
 fn redis_cli_hears_what_is_not_there() {
     let (server, place) = start("cli-absent");
     let port = server.port().to_string();
-    let script = place.data().join("one.lua");
-    std::fs::write(&script, "return {KEYS[1], ARGV[2]}").expect("it is writable");
-    let eval = cli(&port, &["--eval", script.to_str().expect("the path is text"), "key", ",", "one", "two"], "");
-    assert_eq!(eval, "key\ntwo\n");
     let file = place.data().join("dump.rdb");
     let rdb = failure("redis-cli", &["-p", &port, "--rdb", file.to_str().expect("the path is text")]);
     assert!(rdb.contains("SYNC with master failed"), "{rdb}");
