@@ -1,5 +1,5 @@
-//! Real clients against the server: redis-benchmark, redis-py, go-redis; redis-cli has `cli.rs`. A tool that is missing
-//! is a failure; what `make test` needs, it installs.
+//! Real clients against the server: redis-benchmark, redis-py, go-redis; redis-cli has `cli.rs`, what is built on
+//! clients `libraries.rs`. A tool that is missing is a failure; what `make test` needs, it installs.
 
 mod tools;
 

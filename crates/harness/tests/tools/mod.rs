@@ -75,6 +75,17 @@ pub fn python_with(name: &str, requirements: &str) -> String {
     text(&place.join("bin/python")).to_string()
 }
 
+/// A directory with the packages that a `package.json` and its lock file name. The first run fetches them, and so does
+/// the first one after a change.
+pub fn node_modules(name: &str, package: &str, lock: &str) -> PathBuf {
+    installed(name, lock, |place| {
+        std::fs::create_dir_all(place).expect("the directory is writable");
+        std::fs::write(place.join("package.json"), package).expect("the directory was made");
+        std::fs::write(place.join("package-lock.json"), lock).expect("the directory was made");
+        output("npm", &["--prefix", text(place), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], "");
+    })
+}
+
 /// A directory that stays from run to run, filled by `install` unless that was done for the same `wanted` before.
 fn installed(name: &str, wanted: &str, install: impl FnOnce(&Path)) -> PathBuf {
     // The tests of one file run at the same time.
