@@ -63,6 +63,15 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("setnx", "deprecated_since"),
     ("setnx", "doc_flags"),
     ("setnx", "replaced_by"),
+    // New options of 8.2, and of 8.4 to 8.10.
+    ("xadd", "arguments"),
+    ("xadd", "history"),
+    ("xread", "arguments"),
+    ("xread", "history"),
+    ("xreadgroup", "arguments"),
+    ("xreadgroup", "history"),
+    ("xtrim", "arguments"),
+    ("xtrim", "history"),
     ("cluster|shards", "flags"),
     ("cluster|slots", "flags"),
     ("wait", "categories"),
@@ -100,6 +109,8 @@ const ADDED_SINCE: &[&str] = &[
     "commandlog|help",
     "commandlog|len",
     "commandlog|reset",
+    "xackdel",
+    "xdelex",
 ];
 
 const INFO_FIELDS: [&str; 10] =

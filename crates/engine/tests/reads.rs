@@ -31,7 +31,7 @@ const CALLS: &str = "
     zcard zset|zcount zset 0 9|zdiff 2 zset zset2|zinter 2 zset zset2|zintercard 2 zset zset2|zlexcount zset - +|zmscore zset m:1|zrandmember zset 5
     zrandmember zset -5000|zrange zset 0 -1|zrange gone:zset 0 -1|zrangebylex zset - +|zrangebyscore zset 0 9|zrank zset m:1|zrevrange zset 0 -1
     zrevrangebylex zset + -|zrevrangebyscore zset 9 0|zrevrank zset m:1|zscan zset 0|zscore zset m:1|zunion 2 zset zset2 WITHSCORES
-    xlen stream|xrange stream - +|xrevrange stream + -|xread STREAMS stream 0|xread BLOCK 10 STREAMS stream $|xinfo CONSUMERS stream group
+    xlen stream|xrange stream - +|xrevrange stream + -|xread STREAMS stream 0|xread MAXCOUNT 10 MAXSIZE 1000 STREAMS stream 0|xread BLOCK 10 STREAMS stream $|xinfo CONSUMERS stream group
     xinfo GROUPS stream|xinfo STREAM stream|xinfo STREAM stream FULL|xpending stream group|xpending stream group - + 10|xrange gone - +
     exists k:1 gone|touch k:1 gone|type k:1|type gone|ttl k:1|ttl gone|pttl deadline|expiretime deadline|pexpiretime gone|dump hash|dump gone|randomkey|dbsize
     object ENCODING zset|object FREQ k:1|object IDLETIME k:1|object REFCOUNT k:1|object ENCODING gone|memory USAGE geo|memory USAGE gone

@@ -209,7 +209,7 @@ fn the_rows_of_the_page_of_consumer_groups_are_those_of_the_store() {
         let mut edit = Edit::of(Group::find(txn, &jobs, b"g").expect("reads").expect("is there"));
         let (al, _) = edit.see(txn, b"al").expect("reads");
         let all = Delivery { limit: u64::MAX, acknowledged: false };
-        edit.deliver(txn, &jobs, al, all, |_, _| 0).expect("writes");
+        edit.deliver(txn, &jobs, al, all, |_, _| Some(0)).expect("writes");
         let first = StreamId::new(1, 1);
         let held = edit.pending(txn, first).expect("reads").expect("is pending");
         edit.release(txn, first, &held).expect("writes");

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Db, Random, on_each_base};
 use haypile_store::Direction;
-use haypile_types::stream::{Bound, Fields, Group, Nodes, Stream, StreamId, Trim};
+use haypile_types::stream::{Bound, Fields, Group, Nodes, Policy, Stream, StreamId, Trim};
 use haypile_types::{key, value};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, RangeInclusive};
@@ -135,7 +135,7 @@ fn step(db: &mut Db, models: &mut Models, random: &mut Random, crowd: u64) {
                 _ => Bound::Id(some_id(random, model)),
             };
             let nodes = Nodes { entries: random.pick(&[0, 1, 3, 10, 100]), limit: random.pick(&[0, 0, 1, 20, 150]) };
-            let asked = Trim { bound, nodes: (random.below(2) == 0).then_some(nodes) };
+            let asked = Trim { bound, nodes: (random.below(2) == 0).then_some(nodes), policy: Policy::KeepRef };
             let removed = db.run(|txn| {
                 let key = txn.key(name);
                 let mut stream = Stream::edit(txn, &key).expect("reads").expect("is there");
@@ -271,7 +271,7 @@ fn a_trim_of_more_than_a_transaction_may_change_copies_what_stays() {
         let removed = db.run(|txn| {
             let key = txn.key(b"s");
             let mut stream = Stream::edit(txn, &key).expect("reads").expect("is there");
-            let removed = stream.trim(txn, &key, Trim { bound, nodes: None }).expect("fits");
+            let removed = stream.trim(txn, &key, Trim { bound, nodes: None, policy: Policy::KeepRef }).expect("fits");
             stream.save(txn, &key).expect("writes");
             assert_eq!(stream.len(), left);
             let group = Group::find(txn, &stream, b"group").expect("reads").expect("is there");

@@ -6,7 +6,7 @@ use common::{Db, Random, on_each_base};
 use haypile_log::{Effect, Index, Next};
 use haypile_store::{Direction, Stop, Txn, row};
 use haypile_types::Error;
-use haypile_types::stream::{Delivery, Edit, Group, Stream, StreamId};
+use haypile_types::stream::{Bound, Delivery, Edit, Group, Outcome, Policy, Stream, StreamId, Trim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -95,7 +95,7 @@ fn some_id(model: &Model, random: &mut Random) -> StreamId {
 fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
     let (name, consumer, now_ms) = (random.pick(&GROUPS), random.pick(&CONSUMERS), db.now_ms);
     let id = some_id(model, random);
-    match random.below(20) {
+    match random.below(24) {
         0..=2 => add(db, model, 1 + random.below(6)),
         3 => {
             let removed = db.run(|txn| {
@@ -174,6 +174,8 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
                 group.last = id;
             }
         }
+        20..=22 => remove(db, model, random, name),
+        23 => trim(db, model, random),
         _ => {
             let deliveries = random.below(9);
             db.run(|txn| {
@@ -193,6 +195,85 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
     }
 }
 
+impl Model {
+    fn refers_to(&self, id: StreamId) -> bool {
+        self.groups.values().any(|group| id > group.last || group.pending.contains_key(&id))
+    }
+
+    fn release(&mut self, id: StreamId) {
+        self.groups.values_mut().for_each(|group| _ = group.pending.remove(&id));
+    }
+}
+
+const POLICIES: [Policy; 3] = [Policy::KeepRef, Policy::DelRef, Policy::Acked];
+
+/// Removes entries, or those that are pending for a group, as XDELEX and XACKDEL do.
+fn remove(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u8]) {
+    let ids: Vec<StreamId> = (0..1 + random.below(6)).map(|_| some_id(model, random)).collect();
+    let (policy, acknowledges) = (random.pick(&POLICIES), random.below(2) == 0);
+    let outcomes = db.run(|txn| {
+        let (key, mut stream) = (txn.key(KEY), stream(txn));
+        let outcomes = match acknowledges {
+            false => stream.remove_by(txn, &key, &ids, policy).expect("removes"),
+            true => match Group::find(txn, &stream, name).expect("reads") {
+                Some(group) => stream.acknowledge_and_remove(txn, &key, &group, &ids, policy).expect("removes"),
+                None => vec![Outcome::Missing; ids.len()],
+            },
+        };
+        stream.save(txn, &key).expect("writes");
+        outcomes
+    });
+    for (id, outcome) in ids.iter().zip(outcomes) {
+        let was_pending = match acknowledges {
+            true => model.groups.get_mut(name).is_some_and(|group| group.pending.remove(id).is_some()),
+            false => false,
+        };
+        let expected = if acknowledges && !was_pending {
+            Outcome::Missing
+        } else if policy == Policy::Acked && model.refers_to(*id) {
+            Outcome::Kept
+        } else {
+            if policy == Policy::DelRef {
+                model.release(*id);
+            }
+            if model.entries.remove(id) || was_pending { Outcome::Removed } else { Outcome::Missing }
+        };
+        assert_eq!(outcome, expected, "{id}: {policy:?}, acknowledges: {acknowledges}");
+    }
+}
+
+/// Trims the stream to a length or up to an id.
+fn trim(db: &mut Db, model: &mut Model, random: &mut Random) {
+    let policy = random.pick(&POLICIES);
+    let bound = match random.below(2) {
+        0 => Bound::Length(random.below(model.entries.len() as u64 + 2)),
+        _ => Bound::Id(some_id(model, random)),
+    };
+    let removed = db.run(|txn| {
+        let (key, mut stream) = (txn.key(KEY), stream(txn));
+        let removed = stream.trim(txn, &key, Trim { bound, nodes: None, policy }).expect("trims");
+        stream.save(txn, &key).expect("writes");
+        let all = StreamId::MIN..=StreamId::MAX;
+        assert_eq!(stream.head.first, stream.edge(txn, all, Direction::Forward).expect("reads").unwrap_or_default());
+        removed
+    });
+    let before = model.entries.len();
+    for id in model.entries.clone() {
+        let is_old = match bound {
+            Bound::Length(length) => model.entries.len() as u64 > length,
+            Bound::Id(first) => id < first,
+        };
+        if !is_old || policy == Policy::Acked && model.refers_to(id) {
+            continue;
+        }
+        model.entries.remove(&id);
+        if policy == Policy::DelRef {
+            model.release(id);
+        }
+    }
+    assert_eq!(removed, (before - model.entries.len()) as u64, "{bound:?}, {policy:?}");
+}
+
 /// New entries, or those that are new again because the group was set back.
 fn deliver(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u8], consumer: &[u8]) {
     let how = Delivery { limit: random.pick(&[1, 2, 5, u64::MAX]), acknowledged: random.below(4) == 0 };
@@ -203,7 +284,7 @@ fn deliver(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [
         let (place, _) = edit.see(txn, consumer).expect("reads");
         let each = |id, _: haypile_types::stream::Fields<'_>| {
             delivered.push(id);
-            0
+            Some(0)
         };
         let count = edit.deliver(txn, &stream, place, how, each).expect("delivers");
         save(txn, edit).expect("writes");
@@ -320,7 +401,7 @@ fn nothing_is_left_of_a_group_that_is_destroyed() {
             let (stream, mut edit) = edit(txn, name).expect("is there");
             let (place, _) = edit.see(txn, b"alice").expect("reads");
             let how = Delivery { limit: u64::MAX, acknowledged: false };
-            assert_eq!(edit.deliver(txn, &stream, place, how, |_, _| 0).expect("delivers"), 3000);
+            assert_eq!(edit.deliver(txn, &stream, place, how, |_, _| Some(0)).expect("delivers"), 3000);
             save(txn, edit).expect("writes");
         });
     }
@@ -355,7 +436,7 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
             let (stream, mut edit) = edit(txn, b"g").expect("is there");
             let (place, _) = edit.see(txn, b"alice").expect("reads");
             let how = Delivery { limit: u64::MAX, acknowledged: false };
-            let count = edit.deliver(txn, &stream, place, how, |_, _| 0).expect("it fits");
+            let count = edit.deliver(txn, &stream, place, how, |_, _| Some(0)).expect("it fits");
             save(txn, edit).expect("it fits");
             count
         });
@@ -375,6 +456,41 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
         txn.rollback(savepoint);
     });
     assert_eq!(removed, Err(Error::Stop(Stop::TooLarge)));
+}
+
+/// Redis 8.2: what a trim with DELREF takes from groups is bounded, too.
+#[test]
+fn a_trim_by_references_removes_what_can_be_noted_at_once() {
+    let (mut db, mut model) = (Db::new(), Model::default());
+    new_stream(&mut db);
+    db.run(|txn| {
+        let stream = stream(txn);
+        create(txn, &stream, b"g", StreamId::MIN, None).expect("writes")
+    });
+    add(&mut db, &mut model, 20_000);
+    db.run(|txn| {
+        let (stream, mut edit) = edit(txn, b"g").expect("is there");
+        let (place, _) = edit.see(txn, b"alice").expect("reads");
+        let how = Delivery { limit: u64::MAX, acknowledged: false };
+        assert_eq!(edit.deliver(txn, &stream, place, how, |_, _| Some(0)).expect("it fits"), 20_000);
+        save(txn, edit).expect("it fits");
+    });
+    db.store.set_txn_bytes_max(1 << 20);
+    let trim = Trim { bound: Bound::Length(0), nodes: None, policy: Policy::DelRef };
+    let (mut left, mut rounds) = (20_000, 0);
+    while left > 0 {
+        let removed = db.run(|txn| {
+            let (key, mut stream) = (txn.key(KEY), stream(txn));
+            let removed = stream.trim(txn, &key, trim).expect("it fits");
+            stream.save(txn, &key).expect("it fits");
+            removed
+        });
+        assert!(removed > 0, "{left} are left");
+        (left, rounds) = (left - removed, rounds + 1);
+        assert_eq!(db.run(|txn| edit(txn, b"g").expect("is there").1.group.state.pending), left);
+    }
+    assert!(rounds > 1, "a megabyte does not take all of them");
+    db.check();
 }
 
 /// A reply that says that a group is gone waits for the record that took it.
@@ -437,7 +553,7 @@ fn each_change_of_a_group_names_the_key() {
             let (stream, mut edit) = edit(txn, b"g").expect("is there");
             let (place, _) = edit.see(txn, b"alice").expect("reads");
             let all = Delivery { limit: u64::MAX, acknowledged: false };
-            edit.deliver(txn, &stream, place, all, |_, _| 0).expect("writes");
+            edit.deliver(txn, &stream, place, all, |_, _| Some(0)).expect("writes");
             save(txn, edit).expect("writes");
         },
         |txn| {

@@ -14,7 +14,7 @@ use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::event;
 use haypile_types::stream::{Edit, Group, Place, Stream, StreamId};
 
-pub(crate) const COMMANDS: &[Command] = &[XGROUP, XACK];
+pub(crate) const COMMANDS: &[Command] = &[XGROUP, XACK, crate::stream::removal::XACKDEL];
 
 const XGROUP: Command = Command {
     name: "xgroup",

@@ -1,5 +1,5 @@
 //! The commands that change streams: XADD, XDEL, XTRIM, XSETID, and XLEN. Reads of ranges are in `range.rs`, XREAD in
-//! `read.rs`, XINFO in `info.rs`, and how ids are written in `id.rs`.
+//! `read.rs`, XINFO in `info.rs`, XDELEX and XACKDEL in `removal.rs`, and how ids are written in `id.rs`.
 //!
 //! Owns their options, replies and events. Never builds a row: how a stream lies there belongs to `haypile-types`.
 
@@ -12,6 +12,7 @@ pub(crate) mod info;
 pub(crate) mod range;
 pub(crate) mod read;
 pub(crate) mod read_group;
+pub(crate) mod removal;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -26,6 +27,7 @@ use haypile_types::stream::{Bound, ENTRY_BYTES_MAX, Nodes, Stream, StreamId, Tri
 pub(crate) const COMMANDS: &[Command] = &[
     XADD,
     XDEL,
+    crate::stream::removal::XDELEX,
     XLEN,
     crate::stream::range::XRANGE,
     crate::stream::range::XREVRANGE,
@@ -42,7 +44,7 @@ const XADD: Command = Command {
     arity: Arity::at_least(5),
     keys: Keys::first(1).rw(&[Use::Update]).noting("UPDATE instead of INSERT because of the optional trimming feature"),
     summary: "Adds an entry to a stream, which comes to be if there is none.",
-    syntax: "key [NOMKSTREAM@6.2.0] [trim=(strategy=(MAXLEN | MINID@6.2.0) [operator=('=' equal:pure-token | '~' approximately:pure-token)] \
+    syntax: "key [NOMKSTREAM@6.2.0] [condition@8.2.0=(KEEPREF | DELREF | ACKED)] [trim=(strategy=(MAXLEN | MINID@6.2.0) [operator=('=' equal:pure-token | '~' approximately:pure-token)] \
              threshold:string [LIMIT count@6.2.0])] id_or_auto=('*' auto_id:pure-token | id) field_value=(field value)...",
     complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
     access: Access::Write,
@@ -52,6 +54,7 @@ const XADD: Command = Command {
     history: &[
         ("6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."),
         ("7.0.0", "Added support for the `<ms>-*` explicit ID form."),
+        ("8.2.0", "Added the `KEEPREF`, `DELREF` and `ACKED` options."),
     ],
     ..Command::USUAL
 };
@@ -136,7 +139,7 @@ const LIMIT_MAX: i64 = 1_000_000;
 
 impl Options {
     fn parse(txn: &Txn, args: Args, adds: bool) -> Result<Options> {
-        let (mut bound, mut is_approximate, mut limit) = (None, false, None);
+        let (mut bound, mut is_approximate, mut limit, mut policy) = (None, false, None, None);
         let mut options = Options { trim: None, only_existing: false, wanted: None, at: args.len() };
         let mut i = 2;
         while i < args.len() {
@@ -165,6 +168,8 @@ impl Options {
                 limit = Some(most.map_err(|_| Error::text("ERR The LIMIT argument must be >= 0."))?);
             } else if adds && args.is(i, "nomkstream") {
                 options.only_existing = true;
+            } else if let (None, Some(given)) = (policy, removal::policy(args, i)) {
+                policy = Some(given);
             } else if adds {
                 options.wanted = Some(id::wanted(args, i)?);
                 break;
@@ -184,7 +189,7 @@ impl Options {
             return Err(Error::text("ERR syntax error, LIMIT cannot be used without the special ~ option"));
         }
         let nodes = is_approximate.then(|| nodes(txn, limit));
-        options.trim = bound.map(|bound| Trim { bound, nodes });
+        options.trim = bound.map(|bound| Trim { bound, nodes, policy: policy.unwrap_or_default() });
         Ok(options)
     }
 }
@@ -252,13 +257,16 @@ const XTRIM: Command = Command {
     keys: Keys::first(1).rw(&[Use::Delete]),
     summary: "Removes the oldest entries of a stream and returns how many they were.",
     syntax: "key trim=(strategy=(MAXLEN | MINID@6.2.0) [operator=('=' equal:pure-token | '~' approximately:pure-token)] threshold:string \
-             [LIMIT count@6.2.0])",
+             [LIMIT count@6.2.0]) [condition@8.2.0=(KEEPREF | DELREF | ACKED)]",
     complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries \
                  are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
     access: Access::Write,
     body: Body::Txn(xtrim),
     tips: &["nondeterministic_output"],
-    history: &[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")],
+    history: &[
+        ("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option."),
+        ("8.2.0", "Added the `KEEPREF`, `DELREF` and `ACKED` options."),
+    ],
     ..Command::USUAL
 };
 

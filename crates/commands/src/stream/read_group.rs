@@ -8,7 +8,7 @@ use crate::error::{Error, Result, as_text};
 use crate::stream::group::see;
 use crate::stream::id;
 use crate::stream::range::write_entry;
-use crate::stream::read::Reading;
+use crate::stream::read::{Reading, Room};
 use crate::table::{
     Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
 };
@@ -33,12 +33,14 @@ const XREADGROUP: Command = Command {
         ..KeySpec::at(1).with(Mode::Ro, &[Use::Access])
     }),
     summary: "Returns entries of streams to a consumer of a group, which has to acknowledge them, or waits for some.",
-    syntax: "GROUP group_consumer=(group consumer) [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS streams=(key... id...)",
+    syntax: "GROUP group_consumer=(group consumer) [COUNT count] [MAXCOUNT maxcount:integer@8.10.0] \
+             [MAXSIZE maxsize:integer@8.10.0] [BLOCK milliseconds] [NOACK] STREAMS streams=(key... id...)",
     complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always \
                  asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP \
                  blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
     access: Access::Write,
     body: Body::Wait(xreadgroup),
+    history: &[("8.10.0", "Added the `MAXCOUNT` and `MAXSIZE` options.")],
     ..Command::USUAL
 };
 
@@ -85,9 +87,12 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
         };
         asked.push(Asked { key, stream, group, after });
     }
-    let mut found = Vec::new();
+    let (mut found, mut room) = (Vec::new(), reading.room);
     let is_only = asked.len() == 1;
     for Asked { key, stream, group, after } in asked {
+        if !room.begin(key.name) {
+            break;
+        }
         // Redis looks again, and counts again.
         key::count_lookup(txn, &key, true);
         // A key may be named twice: its group is what the first one has left.
@@ -98,14 +103,13 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
         let mut entries = Elements::new(Shape::Array);
         let is_served = match after {
             Some(after) => {
-                history(txn, &mut edit, &stream, place, after, reading.limit, &mut entries)?;
+                history(txn, &mut edit, &stream, place, after, reading.limit, &mut entries, &mut room)?;
                 true
             }
             None => {
-                let how = Delivery { limit: reading.limit, acknowledged: reading.noack };
+                let how = Delivery { limit: room.limit(reading.limit), acknowledged: reading.noack };
                 edit.deliver(txn, &stream, place, how, |id, fields| {
-                    entries.push_with(|out| write_entry(out, id, fields));
-                    entries.bytes()
+                    room.push(&mut entries, |entries| entries.push_with(|out| write_entry(out, id, fields)))
                 })? > 0
             }
         };
@@ -118,6 +122,7 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
 }
 
 /// Reads the entries behind an id that a consumer has not acknowledged, which counts as another delivery.
+#[allow(clippy::too_many_arguments, reason = "the pieces of one read, handed on as they are")]
 fn history(
     txn: &mut Txn,
     edit: &mut Edit,
@@ -126,11 +131,13 @@ fn history(
     after: StreamId,
     limit: u64,
     entries: &mut Elements,
+    room: &mut Room,
 ) -> Result<()> {
+    room.take(0);
     let Some(from) = after.next() else { return Ok(()) };
     let consumer = edit.consumer(place).clone();
     let mut ids = Vec::new();
-    let want = usize::try_from(limit.min(consumer.state.pending)).unwrap_or(usize::MAX);
+    let want = usize::try_from(room.limit(limit).min(consumer.state.pending)).unwrap_or(usize::MAX);
     edit.group.visit_ids_of(txn, &consumer, from..=StreamId::MAX, want, |id| {
         ids.push(id);
         if ids.len() < want { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -140,20 +147,26 @@ fn history(
     }
     let now_ms = txn.now_ms();
     for id in ids {
+        if !room.takes_more() {
+            break;
+        }
         match stream.get(txn, id)? {
             Some(value) => {
                 let fields = Fields::read(&value)?;
-                entries.push_with(|out| write_entry(out, id, fields));
+                room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)));
                 if let Some(held) = edit.pending(txn, id)? {
                     let deliveries = held.deliveries.saturating_add(1);
                     edit.give(txn, id, Some(&held), place, now_ms, deliveries)?;
                 }
             }
             // The entry was removed since: only its id is left.
-            None => entries.push_with_null_array(|out| {
-                write::array_len(out, 2);
-                id::write(out, id);
-            }),
+            None => {
+                let write = |out: &mut Vec<u8>| {
+                    write::array_len(out, 2);
+                    id::write(out, id);
+                };
+                room.push(entries, |entries| entries.push_with_null_array(write));
+            }
         }
         if entries.bytes() > REPLY_INLINE_BYTES_MAX {
             txn.long()?;

@@ -263,20 +263,31 @@ impl Stream {
         let before = self.head.count;
         let mut first_is_gone = false;
         for id in ids {
-            if !self.has(txn, id)? {
-                continue;
-            }
-            txn.delete_row(&self.row(id))?;
-            self.head.count -= 1;
-            first_is_gone |= id == self.head.first;
-            self.head.max_deleted = self.head.max_deleted.max(id);
+            first_is_gone |= self.remove_one(txn, id)? && id == self.head.first;
         }
+        self.settle_first(txn, first_is_gone)?;
+        Ok(before - self.head.count)
+    }
+
+    /// Removes an entry and returns whether there was one. `settle_first` is to follow.
+    pub(super) fn remove_one(&mut self, txn: &mut Txn<'_>, id: StreamId) -> Result<bool> {
+        if !self.has(txn, id)? {
+            return Ok(false);
+        }
+        txn.delete_row(&self.row(id))?;
+        self.head.count -= 1;
+        self.head.max_deleted = self.head.max_deleted.max(id);
+        Ok(true)
+    }
+
+    /// Says which entry is the first one now, after the removal of some.
+    pub(super) fn settle_first(&mut self, txn: &mut Txn<'_>, first_is_gone: bool) -> Result<()> {
         if self.head.count == 0 {
             self.head.first = StreamId::MIN;
         } else if first_is_gone {
             self.find_first(txn)?;
         }
-        Ok(before - self.head.count)
+        Ok(())
     }
 
     /// Finds the new first entry, which exists, after the removal of the old one.

@@ -28,6 +28,10 @@ mod pending;
 
 mod reading;
 
+mod references;
+
+mod trim_by;
+
 mod outgoing;
 
 pub use consumer::{Consumer, ConsumerName, ConsumerState};
@@ -38,6 +42,7 @@ pub use make::{Maker, Past};
 pub use outgoing::{GroupViews, consumer_in_row, owned_in_row, pending_in_row};
 pub use pending::{Edit, Held, Pending, Place};
 pub use reading::Delivery;
+pub use references::{GroupList, Outcome, Policy};
 pub use trim::{Bound, Nodes, Trim};
 
 /// The kinds of rows of a stream's object, by the first byte of the element. DO NOT CHANGE THESE NUMBERS.

@@ -76,15 +76,16 @@ pub struct Delivery {
 
 impl Edit<'_> {
     /// Delivers the entries behind the last one that the group has got, and shows them; returns how many there were.
-    /// `bytes` returns how much the caller has made of those that were shown. One call delivers no more than one
-    /// transaction can note.
+    /// `each` returns how many bytes the caller has made of those that were shown, or `None` if it does not take this
+    /// one: then neither this one nor any behind it is delivered. One call delivers no more than one transaction can
+    /// note.
     pub fn deliver(
         &mut self,
         txn: &mut Txn<'_>,
         stream: &Stream,
         to: Place,
         how: Delivery,
-        mut each: impl FnMut(StreamId, Fields<'_>) -> usize,
+        mut each: impl FnMut(StreamId, Fields<'_>) -> Option<usize>,
     ) -> Result<u64> {
         let Some(from) = self.group.state.last.next() else { return Ok(0) };
         let name_bytes = self.consumer(to).name.len() as u64;
@@ -95,13 +96,13 @@ impl Edit<'_> {
         let (mut last, mut entries_read) = (self.group.state.last, self.group.state.entries_read);
         let want = usize::try_from(limit).unwrap_or(usize::MAX);
         stream.visit(txn, from..=StreamId::MAX, Direction::Forward, want, |id, fields| {
+            let Some(bytes) = each(id, fields) else { return ControlFlow::Break(()) };
             entries_read = stream.head.read_one(entries_read, id);
             last = id;
             if !how.acknowledged {
                 ids.push(id);
             }
             seen += 1;
-            let bytes = each(id, fields);
             is_long = !may_be_long && (seen > ROWS_INLINE_MAX as u64 || bytes > REPLY_INLINE_BYTES_MAX);
             if is_long || seen == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;

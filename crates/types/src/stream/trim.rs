@@ -3,9 +3,9 @@
 //! Redis keeps a stream in nodes of a hundred entries, and an approximate trim removes only whole ones, as long as the
 //! next one may go as a whole. Here every entry has a row, so nodes are only numbers: the entries ever added make
 //! hundreds, and the entries missing by now are taken for the first ones. Where nothing was removed from the middle of
-//! a stream, these are Redis's nodes.
+//! a stream, these are Redis's nodes. A trim that minds the references of groups goes entry by entry: `trim_by`.
 
-use super::{ELEMENT_BYTES, Kind, STEP_ROWS, Stream, StreamId, copy_rows, element_of};
+use super::{ELEMENT_BYTES, Kind, Policy, STEP_ROWS, Stream, StreamId, copy_rows, element_of};
 use crate::Result;
 use crate::element::{ROW_PREFIX_BYTES, ROWS_INLINE_MAX};
 use crate::key::damaged;
@@ -36,13 +36,14 @@ pub struct Trim {
     pub bound: Bound,
     /// `None`: all entries that are too old are removed, and no others.
     pub nodes: Option<Nodes>,
+    pub policy: Policy,
 }
 
 /// Fewer entries than these are removed one by one, whatever is left.
 const REMOVED_MIN: u64 = 64;
 
 /// Bytes of a transaction that the removal of a row takes, about.
-const REMOVAL_BYTES: u64 = (ROW_PREFIX_BYTES + ELEMENT_BYTES) as u64 + 16;
+pub(super) const REMOVAL_BYTES: u64 = (ROW_PREFIX_BYTES + ELEMENT_BYTES) as u64 + 16;
 
 impl Nodes {
     /// Returns how many of the `removable` first entries are removed: whole nodes.
@@ -63,10 +64,10 @@ impl Stream {
     /// Removes the entries that are too old and returns how many they were. If there were any, the stream is to be
     /// saved then.
     pub fn trim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, trim: Trim) -> Result<u64> {
-        let removable = match trim.bound {
-            Bound::Length(length) => self.head.count.saturating_sub(length),
-            Bound::Id(id) => self.count_below(txn, id, trim.nodes)?,
-        };
+        if trim.policy != Policy::KeepRef {
+            return self.trim_by(txn, key, trim);
+        }
+        let removable = self.removable(txn, trim)?;
         let removed = match trim.nodes {
             None => removable,
             Some(nodes) => nodes.whole(self, removable),
@@ -75,6 +76,14 @@ impl Stream {
             self.remove_first(txn, key, removed)?;
         }
         Ok(removed)
+    }
+
+    /// Counts the entries that are too old, as far as they matter.
+    pub(super) fn removable(&self, txn: &mut Txn<'_>, trim: Trim) -> Result<u64> {
+        match trim.bound {
+            Bound::Length(length) => Ok(self.head.count.saturating_sub(length)),
+            Bound::Id(id) => self.count_below(txn, id, trim.nodes),
+        }
     }
 
     /// Counts the entries below an id, as far as they matter.
@@ -101,7 +110,7 @@ impl Stream {
     }
 
     /// Removes the first entries: one by one, or by copying the others to a fresh object, which may be written ahead.
-    fn remove_first(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, removed: u64) -> Result<()> {
+    pub(super) fn remove_first(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, removed: u64) -> Result<()> {
         let kept = self.head.count - removed;
         let is_too_much = removed > txn.bytes_max() / 2 / REMOVAL_BYTES;
         if is_too_much || removed > REMOVED_MIN && removed > kept && self.groups(txn)? == 0 {
