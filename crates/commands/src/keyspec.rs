@@ -339,7 +339,7 @@ impl Hidden {
         while i < args.len() && !args.is(i, "streams") {
             i += if args.is(i, "group") {
                 3
-            } else if args.is(i, "count") || args.is(i, "block") {
+            } else if ["count", "block", "claim", "maxcount", "maxsize"].iter().any(|word| args.is(i, word)) {
                 2
             } else {
                 1

@@ -89,6 +89,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         geo::COMMANDS,
         stream::COMMANDS,
         stream::group::COMMANDS,
+        stream::nack::COMMANDS,
         stream::read_group::COMMANDS,
         stream::claim::COMMANDS,
         keys::COMMANDS,

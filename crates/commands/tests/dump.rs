@@ -155,6 +155,78 @@ fn payloads_are_of_the_oldest_version_that_can_hold_them() {
     assert_eq!(dump(&mut client, "k"), b"\x00\x03hay\x0a\x00\x09\x98\x15\x21\x29\x08\xf8\xb9");
 }
 
+/// Returns a payload's value behind its form, as Redis writes it (`rdb.c`: rdbSaveObject): entry 1-1 of a stream, and a
+/// group `g` of which consumer `a` has the entry, or nobody.
+fn newer_stream(form: u8, is_nacked: bool, producers: &[u8]) -> Vec<u8> {
+    let id = [&[0; 7][..], &[1], &[0; 7], &[1]].concat();
+    let mut node = haypile_rdb::listpack::Builder::default();
+    [1, 0, 1].iter().for_each(|number| node.number(*number));
+    node.string(b"f");
+    [0, 2, 0, 0].iter().for_each(|number| node.number(*number));
+    node.string(b"v");
+    node.number(4);
+    let node = node.take();
+    let mut body = [&[form, 1, 16][..], &id, &[node.len() as u8], &node].concat();
+    // Length, last, first, highest deleted, added; one group with its last entry, entries read and one pending entry.
+    body.extend([1, 1, 1, 1, 1, 0, 0, 1, 1, 1, b'g', 1, 1, 1, 1]);
+    let delivered_ms: u64 = if is_nacked { 0 } else { 1_600_000_000_000 };
+    body.extend([&id[..], &delivered_ms.to_le_bytes(), &[3]].concat());
+    let times = [1_600_000_000_001u64.to_le_bytes(), 1_600_000_000_002u64.to_le_bytes()].concat();
+    let owned = if is_nacked { vec![0] } else { [&[1][..], &id].concat() };
+    body.extend([&[1, 1, b'a'][..], &times, &owned].concat());
+    if form == 27 {
+        body.push(u8::from(is_nacked));
+        body.extend(if is_nacked { &id[..] } else { &[] });
+    }
+    body.extend(producers);
+    body
+}
+
+/// Seconds, IDs of each, no producers, nothing added and no duplicates.
+const NO_PRODUCERS: &[u8] = &[0x40, 100, 0x40, 100, 0, 0, 0];
+
+/// Redis 8.8 and later write every stream in form 27, 8.6 in form 26 (`rdb.h`, `rdb.c`).
+#[test]
+fn streams_of_8_6_and_8_8_are_read() {
+    let store = memory_store();
+    let mut client = Client::new(&store);
+    for (form, is_nacked) in [(26, false), (27, false), (27, true)] {
+        let payload = testing::sealed(&newer_stream(form, is_nacked, NO_PRODUCERS));
+        line(&mut client, "DEL s");
+        assert_eq!(restore(&mut client, "s", &payload), "OK", "{form}, {is_nacked}");
+        let pending = ask(&mut client, &[b"XPENDING", b"s", b"g", b"-", b"+", b"9"]).shown();
+        let idle_ms = client.now_ms - 1_600_000_000_000;
+        let expected = match is_nacked {
+            true => "[[\"1-1\", \"\", -1, 3]]".to_owned(),
+            false => format!("[[\"1-1\", \"a\", {idle_ms}, 3]]"),
+        };
+        assert_eq!(pending, expected);
+        // What older versions can hold is written for them.
+        let again = dump(&mut client, "s");
+        let expected = if is_nacked { (14, 27) } else { (10, 19) };
+        assert_eq!((Payload::check(&again).unwrap().version, again[0]), expected);
+        if is_nacked {
+            assert_eq!(again[..again.len() - 10], payload[..payload.len() - 10], "byte by byte what Redis writes");
+        }
+    }
+    // An entry without consumer has to be pending, once, and without one.
+    let payload = newer_stream(27, true, NO_PRODUCERS);
+    let end = payload.len() - NO_PRODUCERS.len();
+    let mut other = payload.clone();
+    other[end - 1] = 2;
+    let mut twice = payload.clone();
+    twice.splice(end - 16..end, [&payload[end - 16..end], &payload[end - 16..end]].concat());
+    twice[end - 17] = 2;
+    let mut none = payload.clone();
+    none.drain(end - 16..end);
+    none[end - 17] = 0;
+    for payload in [other, twice, none] {
+        let refused = restore(&mut client, "refused", &testing::sealed(&payload));
+        assert_eq!(refused, "ERR Bad data format", "{payload:?}");
+        assert_eq!(line(&mut client, "EXISTS refused"), "0");
+    }
+}
+
 /// A compressed string of `bytes` bytes, which claims to stand for `claimed`.
 fn compressed(bytes: usize, claimed: u32) -> Vec<u8> {
     let mut packed = Vec::new();
@@ -347,6 +419,9 @@ fn long_payloads_are_the_ones_written_at_once() {
             }
         }
         line(&mut client, "XGROUP CREATE stream none 0");
+        // Redis 8.8: entries without consumer, in an order of their own.
+        line(&mut client, "XNACK stream monkey FAIL IDS 2 30-1 1-2");
+        line(&mut client, "XNACK stream ant FATAL IDS 3 1-1 400-1 1-2 FORCE");
         settle();
         for late in [0, 91_000] {
             client.now_ms += late;

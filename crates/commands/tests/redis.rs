@@ -111,6 +111,7 @@ const ADDED_SINCE: &[&str] = &[
     "commandlog|reset",
     "xackdel",
     "xdelex",
+    "xnack",
 ];
 
 const INFO_FIELDS: [&str; 10] =

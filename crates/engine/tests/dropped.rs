@@ -57,7 +57,7 @@ const CALLS: &str = "
     zpopmax zset|zpopmin zset|zrandmember zset|zrange zset 0 -1|zrangebylex zset - +|zrangebyscore zset 0 9|zrangestore new zset 0 -1|zrank zset a
     zrem zset a|zremrangebylex zset - +|zremrangebyrank zset 0 0|zremrangebyscore zset 0 1|zrevrange zset 0 -1|zrevrangebylex zset + -
     zrevrangebyscore zset 9 0|zrevrank zset a|zscan zset 0|zscore zset a|zunion 2 zset zset2|zunionstore new 2 zset zset2
-    xack stream group 1-1|xackdel stream group IDS 1 1-1|xdelex stream DELREF IDS 1 1-1|xadd stream 9-1 f v|xautoclaim stream group other 0 0|xclaim stream group other 0 1-1|xdel stream 1-1|xgroup CREATE stream g2 0
+    xack stream group 1-1|xackdel stream group IDS 1 1-1|xnack stream group FAIL IDS 1 1-1|xreadgroup GROUP group c2 CLAIM 1000000 STREAMS stream >|xdelex stream DELREF IDS 1 1-1|xadd stream 9-1 f v|xautoclaim stream group other 0 0|xclaim stream group other 0 1-1|xdel stream 1-1|xgroup CREATE stream g2 0
     xgroup CREATECONSUMER stream group c2|xgroup DELCONSUMER stream group c|xgroup DESTROY stream group|xgroup HELP|xgroup SETID stream group 0
     xinfo CONSUMERS stream group|xinfo GROUPS stream|xinfo HELP|xinfo STREAM stream|xlen stream|xpending stream group|xrange stream - +
     xread STREAMS stream 0|xreadgroup GROUP group c STREAMS stream >|xrevrange stream + -|xsetid stream 9-9|xtrim stream MAXLEN 1

@@ -4,6 +4,110 @@
 mod server;
 
 use server::Server;
+use std::time::{Duration, Instant};
+
+/// A server with a stream `s`, of which consumer `a` of group `g` has got entries `1-1` and on.
+fn with_pending(entries: u64) -> Server {
+    let mut server = Server::new();
+    for id in 1..=entries {
+        server.ask(0, &format!("XADD s {id}-1 f v"));
+    }
+    server.ask(0, "XGROUP CREATE s g 0");
+    server.ask(0, "XREADGROUP GROUP g a STREAMS s >");
+    server
+}
+
+/// Lets time pass until a client has its reply; returns the reply and the time.
+fn reply_in_time(server: &mut Server, client: usize) -> (String, Duration) {
+    let (begun, mut reply) = (Instant::now(), String::new());
+    while server.waits(client) {
+        assert!(begun.elapsed() < server::PATIENCE, "client {client} waits for ever");
+        if server.is_blocked(client) {
+            std::thread::sleep(Duration::from_millis(2));
+            server.now_ms += 2;
+            server.send_bytes(client, b"");
+        } else {
+            reply += &server.reply_so_far(client);
+        }
+    }
+    let reply = reply.replace("\r\n", " ") + &server.reply(client);
+    (reply.trim_end().to_owned(), begun.elapsed())
+}
+
+/// Blocked, a client claims an entry when it has been idle for long enough (`commands/xreadgroup`, Redis 8.4:
+/// stream-cgroups.tcl, "CLAIM with BLOCK").
+#[test]
+fn a_client_that_waits_to_claim_is_woken_by_time() {
+    for is_cold in [false, true] {
+        let mut server = with_pending(2);
+        if is_cold {
+            server.freeze();
+        }
+        server.send(1, "XREADGROUP GROUP g b CLAIM 40 BLOCK 0 STREAMS s >");
+        let (reply, waited) = reply_in_time(&mut server, 1);
+        assert!(reply.starts_with("*1 *2 $1 s *2 *4 $3 1-1 *2 $1 f $1 v :"), "cold: {is_cold}: {reply}");
+        assert!(reply.ends_with(" :1"), "it was delivered once: {reply}");
+        assert!(waited >= Duration::from_millis(38), "cold: {is_cold}: after {waited:?}");
+        assert!(server.ask(0, "XPENDING s g").ends_with("*1 *2 $1 b $1 2"));
+    }
+}
+
+/// An entry that was handed back is there at once, and a new one comes by itself (`commands/xnack`,
+/// stream-cgroups.tcl).
+#[test]
+fn a_client_that_waits_to_claim_is_served_what_is_handed_back_and_what_is_new() {
+    let mut server = with_pending(1);
+    server.send(1, "XREADGROUP GROUP g b CLAIM 100000 BLOCK 0 STREAMS s >");
+    server.send(2, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+    assert!(server.is_blocked(1) && server.is_blocked(2));
+    server.ask(0, "XNACK s g FAIL IDS 1 1-1");
+    let reply = server.reply(1);
+    assert!(reply.starts_with("*1 *2 $1 s *1 *4 $3 1-1 *2 $1 f $1 v :") && reply.ends_with(" :1"), "{reply}");
+    assert!(server.is_blocked(2), "without CLAIM there is nothing new");
+    server.send(1, "XREADGROUP GROUP g b CLAIM 100000 BLOCK 0 STREAMS s >");
+    server.ask(0, "XADD s 2-1 f v");
+    server.ask(0, "XADD s 3-1 f v");
+    assert_eq!(server.reply(2), "*1 *2 $1 s *1 *2 $3 2-1 *2 $1 f $1 v", "the one that came first");
+    assert_eq!(server.reply(1), "*1 *2 $1 s *1 *4 $3 3-1 *2 $1 f $1 v :0 :0");
+    server.send(1, "XREADGROUP GROUP g b CLAIM 100000 BLOCK 0 STREAMS s >");
+    server.ask(0, "XGROUP DESTROY s g");
+    assert!(server.reply(1).starts_with("-NOGROUP"));
+}
+
+/// Woken by time for nothing, a client waits on for what is left of its own time (`commands/xreadgroup`, Redis 8.4).
+#[test]
+fn a_client_that_finds_nothing_to_claim_waits_on() {
+    let mut server = with_pending(1);
+    server.send(1, "XREADGROUP GROUP g b CLAIM 30 BLOCK 90 STREAMS s >");
+    // Another consumer is faster each time.
+    let begun = Instant::now();
+    while server.is_blocked(1) {
+        std::thread::sleep(Duration::from_millis(5));
+        server.now_ms += 5;
+        server.ask(0, "XCLAIM s g a 0 1-1 JUSTID");
+        server.send_bytes(1, b"");
+        assert!(begun.elapsed() < server::PATIENCE, "it waits for ever");
+    }
+    assert_eq!(server.reply(1), "*-1");
+    assert!(begun.elapsed() >= Duration::from_millis(88), "after {:?}", begun.elapsed());
+    // In a block nobody waits.
+    server.ask(1, "MULTI");
+    server.ask(1, "XREADGROUP GROUP g b CLAIM 100000 BLOCK 0 STREAMS s >");
+    assert_eq!(server.ask(1, "EXEC"), "*1 *-1");
+}
+
+/// A user that has lost the right to read meanwhile claims nothing.
+#[test]
+fn rights_are_looked_at_again_when_time_wakes_a_client() {
+    let mut server = with_pending(1);
+    server.ask(0, "ACL SETUSER bob on nopass ~* +@all");
+    server.ask(1, "AUTH bob any");
+    server.send(1, "XREADGROUP GROUP g b CLAIM 20 BLOCK 0 STREAMS s >");
+    server.ask(0, "ACL SETUSER bob resetkeys");
+    let (reply, _) = reply_in_time(&mut server, 1);
+    assert!(reply.starts_with("-NOPERM"), "{reply}");
+    assert!(server.ask(0, "XPENDING s g").contains("$1 a"));
+}
 
 /// The rules of MAXSIZE are those of `commands/xread` (Redis 8.10); the client's protocol changes nothing.
 #[test]

@@ -67,6 +67,10 @@ pub enum Kind {
     /// A hash of which fields have deadlines.
     TimedHash,
     Stream,
+    /// A stream with the idempotent IDs of producers.
+    IdempotentStream,
+    /// A stream with pending entries that have no consumer; also with the idempotent IDs of producers.
+    NackedStream,
 }
 
 /// A part of a value.
@@ -96,6 +100,27 @@ pub enum Part<'a> {
     /// A pending entry of the last consumer, as many as pending entries; whether they are equal is for the sink to
     /// check. IDs ascend.
     Owned(StreamId),
+    /// A pending entry of the last group that has no consumer, behind its consumers, in the order in which these were
+    /// handed back. Together with those that are owned as many as pending entries.
+    Nacked(StreamId),
+    /// The bounds of what a stream keeps of producers, behind its groups.
+    Idempotency(Idempotency),
+    /// A producer of a stream. Its idempotent IDs follow.
+    Producer { name: &'a [u8], ids: u64 },
+    /// An idempotent ID of the last producer with the ID of the entry that was added, the oldest first.
+    Idempotent { name: &'a [u8], id: StreamId },
+    /// The numbers of entries that a stream was given with idempotent IDs, behind the producers.
+    IdempotencyCounts { added: u64, duplicates: u64 },
+}
+
+/// The bounds of what a stream keeps of its producers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// Seconds for which an idempotent ID is kept: 1 to 86400.
+    pub duration_s: u64,
+    /// Idempotent IDs of a producer: 1 to 10000.
+    pub ids_max: u64,
+    pub producers: u64,
 }
 
 /// The ID of a stream's entry.

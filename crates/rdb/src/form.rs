@@ -39,10 +39,14 @@ pub enum Form {
     TimedHashListpackEarly = 23,
     TimedHash = 24,
     TimedHashListpack = 25,
+    /// A stream of Redis 8.6, with the idempotent IDs of producers.
+    Stream4 = 26,
+    /// A stream of Redis 8.8, also with pending entries that have no consumer.
+    Stream5 = 27,
 }
 
 /// All forms, with the type of value of each; `None` for data of modules.
-const FORMS: [(Form, Option<Kind>); 25] = [
+const FORMS: [(Form, Option<Kind>); 27] = [
     (Form::String, Some(Kind::String)),
     (Form::List, Some(Kind::List)),
     (Form::Set, Some(Kind::Set)),
@@ -68,6 +72,8 @@ const FORMS: [(Form, Option<Kind>); 25] = [
     (Form::TimedHashListpackEarly, Some(Kind::TimedHash)),
     (Form::TimedHash, Some(Kind::TimedHash)),
     (Form::TimedHashListpack, Some(Kind::TimedHash)),
+    (Form::Stream4, Some(Kind::IdempotentStream)),
+    (Form::Stream5, Some(Kind::NackedStream)),
 ];
 
 impl Form {
@@ -81,8 +87,15 @@ impl Form {
             0..=15 => 9,
             16..=19 => 10,
             20..=21 => 11,
-            _ => 12,
+            22..=25 => 12,
+            26 => 13,
+            _ => 14,
         }
+    }
+
+    /// Tells whether this is a stream with the idempotent IDs of producers.
+    pub(crate) fn has_producers(self) -> bool {
+        matches!(self, Form::Stream4 | Form::Stream5)
     }
 
     /// Returns the type of the value; `None` for data of a module.

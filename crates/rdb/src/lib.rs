@@ -68,7 +68,7 @@ pub mod item;
 pub mod testing;
 
 pub use error::{Error, Failure, Why};
-pub use event::{Event, Fields, Key, Kind, Part, Sink, StreamHead, StreamId};
+pub use event::{Event, Fields, Idempotency, Key, Kind, Part, Sink, StreamHead, StreamId};
 pub use file::{Summary, read_file, read_file_recorded};
 pub use input::Input;
 pub use payload::{Payload, Seal};
@@ -77,7 +77,7 @@ pub use tape::{Beginning, Tape};
 pub use writer::{File, Measure, Measured, Memory, Output, Writer};
 
 /// The newest version of the format that is read: that of Redis 7.4.
-pub const VERSION_MAX: u16 = 12;
+pub const VERSION_MAX: u16 = 15;
 
 /// The version that is written: that of Redis 7.0.
 pub const VERSION: u16 = 10;

@@ -22,6 +22,8 @@ struct Counts {
     first_deadline_ms: Option<u64>,
     /// Consumers of each group.
     consumers: Vec<u64>,
+    /// Whether a stream has what older forms cannot hold.
+    needs_newer: bool,
 }
 
 impl Counts {
@@ -48,7 +50,14 @@ impl Counts {
             Part::Entry { fields, .. } => self.elements += u64::from(self.grouping.begins(bytes_of(fields))),
             Part::Group(_) => self.consumers.push(0),
             Part::Consumer(_) => *self.consumers.last_mut().expect("a consumer follows its group") += 1,
-            Part::Ahead { .. } | Part::String(_) | Part::Stream(_) | Part::Pending { .. } | Part::Owned(_) => {}
+            Part::Nacked(_) | Part::Producer { .. } | Part::Idempotent { .. } => self.needs_newer = true,
+            Part::IdempotencyCounts { added, duplicates } => self.needs_newer |= added > 0 || duplicates > 0,
+            Part::Ahead { .. }
+            | Part::String(_)
+            | Part::Stream(_)
+            | Part::Pending { .. }
+            | Part::Owned(_)
+            | Part::Idempotency(_) => {}
         }
     }
 }
@@ -103,6 +112,12 @@ impl<O: Output> Recoder<'_, O> {
                 self.writer.consumer(&consumer)
             }
             Part::Owned(id) => self.writer.owned(id),
+            // The older forms have no place for the bounds; of the rest there is nothing.
+            Part::Nacked(_)
+            | Part::Idempotency(_)
+            | Part::Producer { .. }
+            | Part::Idempotent { .. }
+            | Part::IdempotencyCounts { .. } => Ok(()),
         }
     }
 
@@ -128,10 +143,14 @@ impl<W: Write> Writer<File<W>> {
         let (form, value) = payload.form().map_err(damaged)?;
         let kind = match form {
             Form::SetListpack | Form::Stream3 | Form::TimedHashEarly | Form::TimedHashListpackEarly => form.kind(),
+            Form::Stream4 | Form::Stream5 => Some(Kind::Stream),
             _ => None,
         };
         let Some(kind) = kind else { return self.key_in(form, key, value) };
         let counts = Counts::of(payload).map_err(damaged)?;
+        if counts.needs_newer {
+            return self.key_in(form, key, value);
+        }
         self.key(&Key { kind, ..*key })?;
         self.recoded(kind, counts, payload)
     }
@@ -165,8 +184,15 @@ impl Payload<'_> {
     /// `bytes_max`.
     pub fn for_redis_7_0(&self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let (form, _) = self.form().map_err(damaged)?;
-        let (Form::SetListpack | Form::Stream3, Some(kind)) = (form, form.kind()) else { return Ok(None) };
+        let kind = match form {
+            Form::SetListpack => Kind::Set,
+            Form::Stream3 | Form::Stream4 | Form::Stream5 => Kind::Stream,
+            _ => return Ok(None),
+        };
         let counts = Counts::of(self).map_err(damaged)?;
+        if counts.needs_newer {
+            return Ok(None);
+        }
         let mut writer = Writer::new(Memory::new(bytes_max.saturating_sub(FOOTER_BYTES)));
         writer.kind(kind)?;
         writer.recoded(kind, counts, self)?;

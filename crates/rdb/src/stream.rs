@@ -2,9 +2,11 @@
 //! state of the stream, and its consumer groups.
 //!
 //! `listpacks | (ID: 16 bytes | listpack) ... | length | last ms | last seq | first ms, seq, max deleted ms, seq,
-//! entries added, since 7.0 | groups | group ...`; a group: `name | last ms | last seq | entries read, since 7.0 |
-//! pending | (ID | delivered: u64 LE | deliveries) ... | consumers | consumer ...`; a consumer: `name | seen: u64 LE |
-//! active: u64 LE, since 7.2 | pending | ID ...`.
+//! entries added, since 7.0 | groups | group ... | producers, since 8.6`; a group: `name | last ms | last seq |
+//! entries read, since 7.0 | pending | (ID | delivered: u64 LE | deliveries) ... | consumers | consumer ... | handed
+//! back | ID ..., since 8.8`; a consumer: `name | seen: u64 LE | active: u64 LE, since 7.2 | pending | ID ...`. The
+//! producers: `seconds | IDs of each | number | (name | number | (idempotent ID | ms | seq) ...) ... | added |
+//! duplicates`.
 //!
 //! A listpack: `entries | deleted ones | fields | field ... | 0`, then for each entry `flags | ms - that of the node |
 //! seq - that of the node | fields and values | elements of the entry`; with the flag for it, the fields are those of
@@ -12,7 +14,7 @@
 
 use crate::encoded;
 use crate::error::{Damage, Failure, Stop};
-use crate::event::{Consumer, Fields, Group, Part, StreamHead, StreamId};
+use crate::event::{Consumer, Fields, Group, Idempotency, Part, StreamHead, StreamId};
 use crate::form::Form;
 use crate::item::{Item, Items};
 use crate::listpack::{Listpack, LongListpack};
@@ -230,6 +232,9 @@ pub(crate) fn read<S: Source, E>(
     for _ in 0..head.groups {
         group(source, form, whole_bytes, text, compressed, each)?;
     }
+    if form.has_producers() {
+        producers(source, whole_bytes, text, compressed, each)?;
+    }
     // The head counts as one, so that an empty stream has an element.
     Ok(entries + 1)
 }
@@ -259,7 +264,8 @@ fn group<S: Source, E>(
     for _ in 0..consumers {
         encoded::announced(source, whole_bytes, text, compressed, 0, each)?;
         let seen_ms = u64::from_le_bytes(source.array()?);
-        let active_ms = if form == Form::Stream3 { i64::from_le_bytes(source.array()?) } else { seen_ms as i64 };
+        let has_active = !matches!(form, Form::Stream1 | Form::Stream2);
+        let active_ms = if has_active { i64::from_le_bytes(source.array()?) } else { seen_ms as i64 };
         let mine = encoded::length(source)?;
         let consumer = Consumer { name: text, seen_ms, active_ms, pending: mine };
         each(Part::Consumer(consumer)).map_err(Failure::Sink)?;
@@ -270,10 +276,49 @@ fn group<S: Source, E>(
             owned += 1;
         }
     }
+    if form == Form::Stream5 {
+        let nacked = encoded::length(source)?;
+        for _ in 0..nacked {
+            let id = raw_id(source)?;
+            each(Part::Nacked(id)).map_err(Failure::Sink)?;
+            owned += 1;
+        }
+    }
     if owned != pending {
         return Err(source.corrupt("a pending entry of a stream's group has no consumer, or several").into());
     }
     Ok(())
+}
+
+/// The bounds of Redis for what a stream keeps of its producers.
+const DURATION_S_MAX: u64 = 86_400;
+const IDS_MAX: u64 = 10_000;
+
+fn producers<S: Source, E>(
+    source: &mut S,
+    whole_bytes: u64,
+    text: &mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<(), Failure<E>> {
+    let (duration_s, ids_max) = (encoded::length(source)?, encoded::length(source)?);
+    if !(1..=DURATION_S_MAX).contains(&duration_s) || !(1..=IDS_MAX).contains(&ids_max) {
+        return Err(source.corrupt("the bounds of a stream's producers are out of range").into());
+    }
+    let producers = encoded::length(source)?;
+    each(Part::Idempotency(Idempotency { duration_s, ids_max, producers })).map_err(Failure::Sink)?;
+    for _ in 0..producers {
+        encoded::announced(source, whole_bytes, text, compressed, 0, each)?;
+        let ids = encoded::length(source)?;
+        each(Part::Producer { name: text, ids }).map_err(Failure::Sink)?;
+        for _ in 0..ids {
+            encoded::announced(source, whole_bytes, text, compressed, 0, each)?;
+            let id = id(source)?;
+            each(Part::Idempotent { name: text, id }).map_err(Failure::Sink)?;
+        }
+    }
+    let (added, duplicates) = (encoded::length(source)?, encoded::length(source)?);
+    each(Part::IdempotencyCounts { added, duplicates }).map_err(Failure::Sink)
 }
 
 /// Reads an ID of a list of pending ones: Redis keeps and writes them in order.

@@ -3,7 +3,7 @@
 //! is written, and is the same when it is read again.
 
 use crate::error::Failure;
-use crate::event::{Consumer, Event, Group, Kind, Part, Sink, StreamHead, StreamId};
+use crate::event::{Consumer, Event, Group, Idempotency, Kind, Part, Sink, StreamHead, StreamId};
 use crate::form::Form;
 use crate::listpack::{Builder, Listpack};
 use crate::lzf::{self, Compressor};
@@ -27,6 +27,11 @@ pub enum Piece {
     /// A consumer, without the time of activity, which is not written.
     Consumer(Vec<u8>, u64, u64),
     Owned(StreamId),
+    Nacked(StreamId),
+    Idempotency(Idempotency),
+    Producer(Vec<u8>, u64),
+    Idempotent(Vec<u8>, StreamId),
+    IdempotencyCounts(u64, u64),
 }
 
 impl Piece {
@@ -46,6 +51,11 @@ impl Piece {
             Part::Pending { id, delivered_ms, deliveries } => Piece::Pending(id, delivered_ms, deliveries),
             Part::Consumer(Consumer { name, seen_ms, pending, .. }) => Piece::Consumer(name.to_vec(), seen_ms, pending),
             Part::Owned(id) => Piece::Owned(id),
+            Part::Nacked(id) => Piece::Nacked(id),
+            Part::Idempotency(of) => Piece::Idempotency(of),
+            Part::Producer { name, ids } => Piece::Producer(name.to_vec(), ids),
+            Part::Idempotent { name, id } => Piece::Idempotent(name.to_vec(), id),
+            Part::IdempotencyCounts { added, duplicates } => Piece::IdempotencyCounts(added, duplicates),
         })
     }
 }
@@ -84,12 +94,12 @@ pub fn sealed(body: &[u8]) -> Vec<u8> {
     crate::payload::seal(body.to_vec(), crate::VERSION)
 }
 
-fn write(kind: Kind, pieces: &[Piece]) -> io::Result<Writer<Memory>> {
-    let mut writer = Writer::new(Memory::new(usize::MAX));
+/// Writes the number of elements, or of nodes, behind the type.
+fn begin(writer: &mut Writer<Memory>, kind: Kind, pieces: &[Piece]) -> io::Result<()> {
     writer.kind(kind)?;
     match kind {
         Kind::String => {}
-        Kind::Stream => {
+        Kind::Stream | Kind::IdempotentStream | Kind::NackedStream => {
             let mut grouping = Grouping::default();
             writer.length(
                 pieces.iter().filter(|piece| grouping.begins(entry_bytes(piece)) && is_entry(piece)).count() as u64,
@@ -102,9 +112,22 @@ fn write(kind: Kind, pieces: &[Piece]) -> io::Result<Writer<Memory>> {
             writer.length(pieces.len() as u64)?;
         }
     }
+    Ok(())
+}
+
+fn write(kind: Kind, pieces: &[Piece]) -> io::Result<Writer<Memory>> {
+    let mut writer = Writer::new(Memory::new(usize::MAX));
+    begin(&mut writer, kind, pieces)?;
     let (mut node, mut grouping) = (Node::default(), Grouping::default());
     let mut consumers = 0;
+    // Entries of the last group that have no consumer, until their number is written.
+    let mut nacked: Option<u64> = None;
     for (n, piece) in pieces.iter().enumerate() {
+        if matches!(piece, Piece::Group(..) | Piece::Nacked(_) | Piece::Idempotency(_))
+            && let Some(nacked) = nacked.take()
+        {
+            writer.length(nacked)?;
+        }
         match piece {
             Piece::String(bytes) | Piece::Element(bytes) => writer.string(bytes)?,
             Piece::Scored(member, score) => {
@@ -136,6 +159,10 @@ fn write(kind: Kind, pieces: &[Piece]) -> io::Result<Writer<Memory>> {
                 let rest = &pieces[n + 1..];
                 let until = rest.iter().position(|piece| matches!(piece, Piece::Group(..))).unwrap_or(rest.len());
                 consumers = rest[..until].iter().filter(|piece| matches!(piece, Piece::Consumer(..))).count();
+                if kind == Kind::NackedStream {
+                    nacked =
+                        Some(rest[..until].iter().filter(|piece| matches!(piece, Piece::Nacked(_))).count() as u64);
+                }
                 if pending == 0 {
                     writer.length(consumers as u64)?;
                 }
@@ -149,7 +176,11 @@ fn write(kind: Kind, pieces: &[Piece]) -> io::Result<Writer<Memory>> {
             Piece::Consumer(name, seen_ms, pending) => {
                 writer.consumer(&Consumer { name, seen_ms: *seen_ms, active_ms: 0, pending: *pending })?;
             }
-            Piece::Owned(id) => writer.owned(*id)?,
+            Piece::Owned(id) | Piece::Nacked(id) => writer.owned(*id)?,
+            Piece::Idempotency(of) => writer.idempotency(of)?,
+            Piece::Producer(name, ids) => writer.producer(name, *ids)?,
+            Piece::Idempotent(name, id) => writer.idempotent(name, *id)?,
+            Piece::IdempotencyCounts(added, duplicates) => writer.idempotency_counts(*added, *duplicates)?,
         }
     }
     Ok(writer)
@@ -207,9 +238,9 @@ pub fn check_payload(data: &[u8]) {
     }
 }
 
-/// Reads `data` as a stream's payload, in each of its three forms.
+/// Reads `data` as a stream's payload, in each of its forms.
 pub fn check_stream(data: &[u8]) {
-    for form in [Form::Stream1, Form::Stream2, Form::Stream3] {
+    for form in [Form::Stream1, Form::Stream2, Form::Stream3, Form::Stream4, Form::Stream5] {
         check_payload(&[&[form as u8], data].concat());
     }
 }

@@ -98,7 +98,7 @@ impl<S: Source> Reader<S> {
                 Ok(elements)
             }
             Form::ListQuicklist2 => self.quicklist(&mut each),
-            Form::Stream1 | Form::Stream2 | Form::Stream3 => {
+            Form::Stream1 | Form::Stream2 | Form::Stream3 | Form::Stream4 | Form::Stream5 => {
                 let Reader { source, first, compressed, scratch, whole_bytes, .. } = self;
                 stream::read(source, form, *whole_bytes, first, compressed, scratch, &mut each)
             }

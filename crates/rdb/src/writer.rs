@@ -12,16 +12,19 @@
 //! | stream | `length` (of nodes), `node` for each, `stream`, then for each group what is below |
 //!
 //! A group in a stream: `group`, its `pending` entries, `length` (of consumers); then for each consumer `consumer` and
-//! `owned` for each of its entries.
+//! `owned` for each of its entries; in a nacked stream `length` (of entries without consumer) and `owned` for each.
+//!
+//! An idempotent or a nacked stream goes on with `idempotency`, each `producer` with its `idempotent` IDs, and
+//! `idempotency_counts`.
 
 use crate::checksum::Checksum;
-use crate::event::{Consumer, Group, Kind, StreamHead, StreamId};
+use crate::event::{Consumer, Group, Idempotency, Kind, StreamHead, StreamId};
 use crate::file;
 use crate::form::Form;
 use crate::item::number_of;
 use crate::lzf::Compressor;
 use crate::nodes::Node;
-use crate::{VERSION, VERSION_WITH_FIELD_DEADLINES, payload};
+use crate::{VERSION, payload};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// The destination of the bytes.
@@ -124,6 +127,8 @@ pub struct Writer<O> {
     output: O,
     /// The version that the written values need.
     version: u16,
+    /// The form of the last value.
+    form: Form,
     compressor: Option<Compressor>,
     compressed: Vec<u8>,
     /// Field deadlines are counted from here.
@@ -148,6 +153,7 @@ impl<O: Output> Writer<O> {
             bytes: Vec::new(),
             output,
             version: VERSION,
+            form: Form::String,
             compressor,
             compressed: Vec::new(),
             first_ms: 0,
@@ -173,12 +179,20 @@ impl<O: Output> Writer<O> {
             Kind::Set => Form::Set,
             Kind::Zset => Form::Zset,
             Kind::Hash => Form::Hash,
-            Kind::TimedHash => {
-                self.version = VERSION_WITH_FIELD_DEADLINES;
-                Form::TimedHash
-            }
+            Kind::TimedHash => Form::TimedHash,
             Kind::Stream => Form::Stream2,
+            Kind::IdempotentStream => Form::Stream4,
+            Kind::NackedStream => Form::Stream5,
         };
+        self.form(form)
+    }
+
+    fn form(&mut self, form: Form) -> io::Result<()> {
+        self.form = form;
+        // What is older than the version that is written anyway is written as that has it.
+        if form.version() > VERSION {
+            self.version = self.version.max(form.version());
+        }
         self.raw(&[form as u8])
     }
 
@@ -322,11 +336,37 @@ impl<O: Output> Writer<O> {
     pub fn consumer(&mut self, consumer: &Consumer<'_>) -> io::Result<()> {
         self.string(consumer.name)?;
         self.raw(&consumer.seen_ms.to_le_bytes())?;
+        if self.form.has_producers() {
+            self.raw(&consumer.active_ms.to_le_bytes())?;
+        }
         self.length(consumer.pending)
     }
 
+    /// Writes the ID of a pending entry behind its consumer, or behind the number of those without consumer.
     pub fn owned(&mut self, id: StreamId) -> io::Result<()> {
         self.raw(&id.encode())
+    }
+
+    /// Writes the bounds of what a stream keeps of its producers; as many of these follow as it says.
+    pub fn idempotency(&mut self, of: &Idempotency) -> io::Result<()> {
+        [of.duration_s, of.ids_max, of.producers].into_iter().try_for_each(|number| self.length(number))
+    }
+
+    /// Writes a producer; so many idempotent IDs follow.
+    pub fn producer(&mut self, name: &[u8], ids: u64) -> io::Result<()> {
+        self.string(name)?;
+        self.length(ids)
+    }
+
+    pub fn idempotent(&mut self, name: &[u8], id: StreamId) -> io::Result<()> {
+        self.string(name)?;
+        self.id(id)
+    }
+
+    /// Writes the numbers of entries with idempotent IDs, behind the producers.
+    pub fn idempotency_counts(&mut self, added: u64, duplicates: u64) -> io::Result<()> {
+        self.length(added)?;
+        self.length(duplicates)
     }
 }
 
@@ -391,8 +431,8 @@ pub fn change_version(file: &mut (impl Read + Write + Seek), version: u16) -> io
 }
 
 impl<W: Write> Writer<File<W>> {
-    /// Begins a file of a version, which no value written is newer than: `VERSION`, or `VERSION_WITH_FIELD_DEADLINES`
-    /// where fields of hashes have deadlines.
+    /// Begins a file of a version: `VERSION`, or `VERSION_WITH_FIELD_DEADLINES` where fields of hashes have deadlines.
+    /// A value that needs a newer one raises `version`, which is written into the file when it has ended.
     pub fn file(to: W, version: u16) -> io::Result<Writer<File<W>>> {
         let mut writer = Writer::new(File { to, checksum: Checksum::default(), bytes: 0 });
         writer.raw(file::MAGIC)?;
@@ -436,10 +476,7 @@ impl<W: Write> Writer<File<W>> {
     /// Writes a key with a value as it lies in a payload.
     pub(crate) fn key_in(&mut self, form: Form, key: &crate::Key<'_>, value: &[u8]) -> io::Result<()> {
         self.about(key)?;
-        if form.kind() == Some(Kind::TimedHash) {
-            self.version = VERSION_WITH_FIELD_DEADLINES;
-        }
-        self.raw(&[form as u8])?;
+        self.form(form)?;
         self.string(key.name)?;
         value.chunks(FILE_PIECE_BYTES).try_for_each(|piece| self.raw(piece))
     }

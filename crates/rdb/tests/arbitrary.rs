@@ -1,7 +1,7 @@
 //! The properties of the fuzz targets, on seeded bytes: sound values with a few bytes changed.
 
 use haypile_rdb::testing::{self, Piece};
-use haypile_rdb::{Kind, Payload, StreamHead, StreamId};
+use haypile_rdb::{Idempotency, Kind, Payload, StreamHead, StreamId};
 
 /// splitmix64.
 struct Random(u64);
@@ -32,7 +32,11 @@ impl Random {
         let count = self.below(250);
         let kinds =
             [Kind::String, Kind::List, Kind::Set, Kind::Zset, Kind::Hash, Kind::TimedHash, Kind::Stream, Kind::Stream];
-        let kind = kinds[self.below(8) as usize];
+        let kind = match self.below(10) {
+            8 => Kind::IdempotentStream,
+            9 => Kind::NackedStream,
+            at => kinds[at as usize],
+        };
         let pieces = match kind {
             Kind::String => vec![Piece::String(self.text())],
             Kind::List | Kind::Set => (0..count).map(|_| Piece::Element(self.text())).collect(),
@@ -44,12 +48,28 @@ impl Random {
                     Piece::Field(self.text(), self.text(), deadline)
                 })
                 .collect(),
-            Kind::Stream => self.stream(count),
+            Kind::Stream => self.stream(count, false),
+            Kind::IdempotentStream | Kind::NackedStream => {
+                let mut pieces = self.stream(count, kind == Kind::NackedStream);
+                let producers = self.below(3);
+                let (duration_s, ids_max) = (1 + self.below(86_400), 1 + self.below(10_000));
+                pieces.push(Piece::Idempotency(Idempotency { duration_s, ids_max, producers }));
+                for _ in 0..producers {
+                    let ids = self.below(4);
+                    pieces.push(Piece::Producer(self.text(), ids));
+                    for n in 0..ids {
+                        let (text, id) = (self.text(), self.id(3000 + n));
+                        pieces.push(Piece::Idempotent(text, id));
+                    }
+                }
+                pieces.push(Piece::IdempotencyCounts(self.below(1 << 40), self.below(9)));
+                pieces
+            }
         };
         (kind, pieces)
     }
 
-    fn stream(&mut self, count: u64) -> Vec<Piece> {
+    fn stream(&mut self, count: u64, is_nacked: bool) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for n in 0..count {
             let strings = match self.below(3) {
@@ -81,12 +101,16 @@ impl Random {
             pieces.push(Piece::Group(name, last, Some(read), pending));
             let ids = &ids[..pending as usize];
             pieces.extend(ids.iter().map(|id| Piece::Pending(*id, 77, 1 + self.below(5))));
-            let first = self.below(pending + 1);
+            let nacked = if is_nacked { self.below(pending + 1) as usize } else { 0 };
+            let (nacked, ids) = ids.split_at(nacked);
+            let first = self.below(ids.len() as u64 + 1);
             for (n, ids) in [&ids[..first as usize], &ids[first as usize..]].into_iter().enumerate() {
                 let name = format!("consumer {n}").into_bytes();
                 pieces.push(Piece::Consumer(name, self.below(1 << 41), ids.len() as u64));
                 pieces.extend(ids.iter().map(|id| Piece::Owned(*id)));
             }
+            // In any order.
+            pieces.extend(nacked.iter().rev().map(|id| Piece::Nacked(*id)));
         }
         pieces
     }

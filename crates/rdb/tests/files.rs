@@ -48,6 +48,7 @@ impl Sink for Transcript {
             Event::Part(Part::Stream(head)) => format!("\n  {head:?}"),
             Event::Part(Part::Pending { id, deliveries, .. }) => format!(" {}-{}x{deliveries}", id.ms, id.seq),
             Event::Part(Part::Owned(id)) => format!(" {}-{}", id.ms, id.seq),
+            Event::Part(part) => format!(" {part:?}"),
             Event::End { elements } => format!("({elements})"),
         };
         // A key's parts are in its line.

@@ -6,7 +6,7 @@ use common::{Db, Random, on_each_base};
 use haypile_log::{Effect, Index, Next};
 use haypile_store::{Direction, Stop, Txn, row};
 use haypile_types::Error;
-use haypile_types::stream::{Bound, Delivery, Edit, Group, Outcome, Policy, Stream, StreamId, Trim};
+use haypile_types::stream::{Bound, Claimable, Delivery, Edit, Group, Outcome, Policy, Stream, StreamId, Trim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -14,10 +14,10 @@ const KEY: &[u8] = b"stream";
 const GROUPS: [&[u8]; 3] = [b"g", b"", b"another group"];
 const CONSUMERS: [&[u8]; 4] = [b"alice", b"bob", b"", b"a consumer whose name does not fit the stack of anybody"];
 
-/// The consumer of a pending entry, when it was delivered last, and how often.
+/// The consumer of a pending entry, if it has one, when it was delivered last, and how often.
 #[derive(Clone, Debug, PartialEq)]
 struct Held {
-    consumer: Vec<u8>,
+    consumer: Option<Vec<u8>>,
     delivered_ms: u64,
     deliveries: u64,
 }
@@ -40,9 +40,27 @@ struct ModelGroup {
     last: StreamId,
     consumers: BTreeMap<Vec<u8>, Consumer>,
     pending: BTreeMap<StreamId, Held>,
+    /// Entries that were handed back, in order.
+    zone: Vec<StreamId>,
 }
 
 impl ModelGroup {
+    fn release(&mut self, id: StreamId) -> Option<Held> {
+        self.zone.retain(|other| *other != id);
+        self.pending.remove(&id)
+    }
+
+    fn give(&mut self, id: StreamId, consumer: &[u8], delivered_ms: u64, deliveries: u64) {
+        self.release(id);
+        self.pending.insert(id, Held { consumer: Some(consumer.to_vec()), delivered_ms, deliveries });
+    }
+
+    fn hand_back(&mut self, id: StreamId, deliveries: u64) {
+        self.release(id);
+        self.pending.insert(id, Held { consumer: None, delivered_ms: 0, deliveries });
+        self.zone.push(id);
+    }
+
     fn see(&mut self, name: &[u8], now_ms: u64) -> &mut Consumer {
         let consumer = self.consumers.entry(name.to_vec()).or_default();
         consumer.seen_ms = now_ms;
@@ -95,7 +113,7 @@ fn some_id(model: &Model, random: &mut Random) -> StreamId {
 fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
     let (name, consumer, now_ms) = (random.pick(&GROUPS), random.pick(&CONSUMERS), db.now_ms);
     let id = some_id(model, random);
-    match random.below(24) {
+    match random.below(29) {
         0..=2 => add(db, model, 1 + random.below(6)),
         3 => {
             let removed = db.run(|txn| {
@@ -138,7 +156,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             let expected = model.groups.get_mut(name).and_then(|group| {
                 group.consumers.remove(consumer)?;
                 let before = group.pending.len();
-                group.pending.retain(|_, held| held.consumer != consumer);
+                group.pending.retain(|_, held| held.consumer.as_deref() != Some(consumer));
                 Some((before - group.pending.len()) as u64)
             });
             assert_eq!(left, expected);
@@ -161,7 +179,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             let expected = model
                 .groups
                 .get_mut(name)
-                .map_or(0, |group| ids.iter().filter(|id| group.pending.remove(id).is_some()).count());
+                .map_or(0, |group| ids.iter().filter(|id| group.release(**id).is_some()).count());
             assert_eq!(acknowledged, expected);
         }
         16 => {
@@ -176,6 +194,19 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
         }
         20..=22 => remove(db, model, random, name),
         23 => trim(db, model, random),
+        24 | 25 => {
+            let deliveries = random.below(9);
+            db.run(|txn| {
+                let Some((_, mut edit)) = edit(txn, name) else { return };
+                let held = edit.pending(txn, id).expect("reads");
+                edit.hand_back(txn, id, held.as_ref(), deliveries).expect("writes");
+                save(txn, edit).expect("writes");
+            });
+            if let Some(group) = model.groups.get_mut(name) {
+                group.hand_back(id, deliveries);
+            }
+        }
+        26..=28 => claim(db, model, random, name, consumer),
         _ => {
             let deliveries = random.below(9);
             db.run(|txn| {
@@ -188,8 +219,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             });
             if let Some(group) = model.groups.get_mut(name) {
                 group.see(consumer, now_ms).active_ms = Some(now_ms);
-                let held = Held { consumer: consumer.to_vec(), delivered_ms: now_ms - 5, deliveries };
-                group.pending.insert(id, held);
+                group.give(id, consumer, now_ms - 5, deliveries);
             }
         }
     }
@@ -201,7 +231,7 @@ impl Model {
     }
 
     fn release(&mut self, id: StreamId) {
-        self.groups.values_mut().for_each(|group| _ = group.pending.remove(&id));
+        self.groups.values_mut().for_each(|group| _ = group.release(id));
     }
 }
 
@@ -225,7 +255,7 @@ fn remove(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u
     });
     for (id, outcome) in ids.iter().zip(outcomes) {
         let was_pending = match acknowledges {
-            true => model.groups.get_mut(name).is_some_and(|group| group.pending.remove(id).is_some()),
+            true => model.groups.get_mut(name).is_some_and(|group| group.release(*id).is_some()),
             false => false,
         };
         let expected = if acknowledges && !was_pending {
@@ -300,9 +330,47 @@ fn deliver(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [
     group.last = *last;
     if !how.acknowledged {
         group.see(consumer, now_ms).active_ms = Some(now_ms);
-        let held = Held { consumer: consumer.to_vec(), delivered_ms: now_ms, deliveries: 1 };
-        group.pending.extend(expected.into_iter().map(|id| (id, held.clone())));
+        expected.into_iter().for_each(|id| group.give(id, consumer, now_ms, 1));
     }
+}
+
+/// Entries that were handed back, then those that have been idle, the oldest first.
+fn claim(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u8], consumer: &[u8]) {
+    let what = Claimable { idle_min_ms: random.below(40), limit: random.pick(&[1, 3, u64::MAX]) };
+    let now_ms = db.now_ms;
+    let mut claimed = Vec::new();
+    db.run(|txn| {
+        let Some((stream, mut edit)) = edit(txn, name) else { return };
+        let (place, _) = edit.see(txn, consumer).expect("reads");
+        let each = |id, _: haypile_types::stream::Fields<'_>, held: &haypile_types::stream::Held| {
+            claimed.push((id, held.deliveries));
+            Some(0)
+        };
+        edit.claim(txn, &stream, place, what, each).expect("claims");
+        save(txn, edit).expect("writes");
+    });
+    let Some(group) = model.groups.get_mut(name) else { return };
+    let mut idle: Vec<(u64, StreamId)> = group
+        .pending
+        .iter()
+        .filter(|(_, held)| held.consumer.is_some() && now_ms - held.delivered_ms >= what.idle_min_ms)
+        .map(|(id, held)| (held.delivered_ms, *id))
+        .collect();
+    idle.sort_unstable();
+    let all: Vec<StreamId> = group.zone.iter().copied().chain(idle.into_iter().map(|(_, id)| id)).collect();
+    let limit = usize::try_from(what.limit).unwrap_or(usize::MAX);
+    let expected: Vec<(StreamId, u64)> = all
+        .into_iter()
+        .filter(|id| model.entries.contains(id))
+        .take(limit)
+        .map(|id| (id, group.pending[&id].deliveries))
+        .collect();
+    assert_eq!(claimed, expected, "{what:?}");
+    group.see(consumer, now_ms);
+    if !expected.is_empty() {
+        group.see(consumer, now_ms).active_ms = Some(now_ms);
+    }
+    expected.into_iter().for_each(|(id, deliveries)| group.give(id, consumer, now_ms, deliveries + 1));
 }
 
 /// Compares the groups of the store with the model.
@@ -323,7 +391,7 @@ fn compare(db: &mut Db, model: &Model) {
             assert_eq!((state.pending, state.consumers), counts);
             let mut pending = BTreeMap::new();
             let mut show = |id, held: haypile_types::stream::Pending<'_>| {
-                let consumer = held.consumer.to_vec();
+                let consumer = held.holder.consumer().map(<[u8]>::to_vec);
                 pending.insert(id, Held { consumer, delivered_ms: held.delivered_ms, deliveries: held.deliveries });
                 ControlFlow::Continue(())
             };
@@ -331,6 +399,13 @@ fn compare(db: &mut Db, model: &Model) {
                 .visit_pending(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward, usize::MAX, &mut show)
                 .expect("reads");
             assert_eq!(pending, expected.pending);
+            let mut zone = Vec::new();
+            let each = |_, id| {
+                zone.push(id);
+                ControlFlow::Continue(())
+            };
+            group.visit_zone(txn, 0, usize::MAX, each).expect("reads");
+            assert_eq!((state.nacked, zone), (expected.zone.len() as u64, expected.zone.clone()));
             let edges = expected.pending.keys().next().copied().zip(expected.pending.keys().last().copied());
             assert_eq!(group.pending_edges(txn).expect("reads"), edges);
             let mut consumers = Vec::new();
@@ -346,7 +421,7 @@ fn compare(db: &mut Db, model: &Model) {
                     ControlFlow::Continue(())
                 };
                 group.visit_ids_of(txn, &consumer, StreamId::MIN..=StreamId::MAX, usize::MAX, each).expect("reads");
-                let has = |held: &&Held| held.consumer == name;
+                let has = |held: &&Held| held.consumer.as_ref() == Some(&name);
                 let of: Vec<StreamId> =
                     expected.pending.iter().filter(|(_, held)| has(held)).map(|(id, _)| *id).collect();
                 assert_eq!((ids.len() as u64, &ids), (state.pending, &of));
@@ -490,6 +565,63 @@ fn a_trim_by_references_removes_what_can_be_noted_at_once() {
         assert_eq!(db.run(|txn| edit(txn, b"g").expect("is there").1.group.state.pending), left);
     }
     assert!(rounds > 1, "a megabyte does not take all of them");
+    db.check();
+}
+
+/// More entries than one walk finds are claimed in order, those that are gone left out.
+#[test]
+fn a_long_claim_goes_on_behind_what_one_walk_finds() {
+    let (mut db, mut model) = (Db::new(), Model::default());
+    new_stream(&mut db);
+    db.run(|txn| {
+        let stream = stream(txn);
+        create(txn, &stream, b"g", StreamId::MIN, None).expect("writes")
+    });
+    add(&mut db, &mut model, 2000);
+    for _ in 0..4 {
+        db.now_ms += 10;
+        db.run(|txn| {
+            let (stream, mut edit) = edit(txn, b"g").expect("is there");
+            let (place, _) = edit.see(txn, b"alice").expect("reads");
+            let how = Delivery { limit: 500, acknowledged: false };
+            assert_eq!(edit.deliver(txn, &stream, place, how, |_, _| Some(0)).expect("delivers"), 500);
+            save(txn, edit).expect("writes");
+        });
+    }
+    // The first thousand is gone from the stream, and the last two hundred were delivered first.
+    db.run(|txn| {
+        let (key, mut stream) = (txn.key(KEY), stream(txn));
+        stream.remove(txn, (1..=1000).map(|seq| StreamId::new(0, seq))).expect("removes");
+        stream.save(txn, &key).expect("writes");
+        let (_, mut edit) = edit(txn, b"g").expect("is there");
+        let (place, _) = edit.see(txn, b"alice").expect("reads");
+        for seq in 1801..=2000 {
+            let id = StreamId::new(0, seq);
+            let held = edit.pending(txn, id).expect("reads");
+            edit.give(txn, id, held.as_ref(), place, 1, 1).expect("writes");
+        }
+        save(txn, edit).expect("writes");
+    });
+    db.now_ms += 10;
+    let mut claim = |idle_min_ms, limit| {
+        db.run(|txn| {
+            let (stream, mut edit) = edit(txn, b"g").expect("is there");
+            let (place, _) = edit.see(txn, b"bob").expect("reads");
+            let (what, mut seen) = (Claimable { idle_min_ms, limit }, Vec::new());
+            let each = |id: StreamId, _: haypile_types::stream::Fields<'_>, _: &haypile_types::stream::Held| {
+                seen.push(id.seq);
+                Some(0)
+            };
+            edit.claim(txn, &stream, place, what, each).expect("claims");
+            save(txn, edit).expect("writes");
+            seen
+        })
+    };
+    assert_eq!(claim(10, 300), (1801..=2000).chain(1001..=1100).collect::<Vec<u64>>());
+    assert_eq!(claim(20, 300), (1101..=1400).collect::<Vec<u64>>());
+    assert_eq!(claim(20, u64::MAX), (1401..=1500).collect::<Vec<u64>>());
+    assert_eq!(claim(0, u64::MAX).len(), 1000, "all that are there, each once");
+    assert_eq!(claim(1, u64::MAX), [], "nothing is old enough");
     db.check();
 }
 

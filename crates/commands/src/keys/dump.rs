@@ -128,7 +128,7 @@ impl Dump {
 /// How often the longest string of a value is held while a payload is made: in its row, and for a stream in a node and
 /// in the payload, too.
 fn held_times(kind: Kind) -> usize {
-    if kind == Kind::Stream { 3 } else { 1 }
+    if matches!(kind, Kind::Stream | Kind::IdempotentStream | Kind::NackedStream) { 3 } else { 1 }
 }
 
 /// A payload that is made as it is read, of a value as it was when it was asked for.

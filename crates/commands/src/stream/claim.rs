@@ -39,7 +39,7 @@ fn no_group(key: &[u8], group: &[u8]) -> Error {
 }
 
 /// The stream and the group that arguments 1 and 2 name.
-fn existing_group<'a>(txn: &mut Txn, args: Args<'a>) -> Result<(Stream, Group<'a>)> {
+pub(crate) fn existing_group<'a>(txn: &mut Txn, args: Args<'a>) -> Result<(Stream, Group<'a>)> {
     let key = args.key(txn, 1);
     if let Some(stream) = Stream::lookup(txn, &key)?
         && let Some(group) = Group::find(txn, &stream, args.get(2))?
@@ -111,9 +111,12 @@ fn detailed(txn: &mut Txn, args: Args, group: &Group, filter: &Filter) -> Result
     let now_ms = txn.now_ms();
     let mut replies = Vec::new();
     let mut show = |id: StreamId, held: &Held| {
-        let idle_ms = i64::try_from(held.idle_ms(now_ms)).unwrap_or(i64::MAX);
-        if idle_ms >= filter.idle_min_ms {
-            let name = Reply::bulk(held.consumer.to_vec());
+        let (consumer, idle_ms) = match held.holder.consumer() {
+            Some(name) => (name, i64::try_from(held.idle_ms(now_ms)).unwrap_or(i64::MAX)),
+            None => (&b""[..], -1),
+        };
+        if idle_ms >= filter.idle_min_ms || held.holder.consumer().is_none() {
+            let name = Reply::bulk(consumer.to_vec());
             replies.push(Reply::array([
                 id::reply(id),
                 name,
@@ -212,7 +215,7 @@ impl Shown {
 struct Claim {
     /// The arguments that are ids.
     ids: std::ops::Range<usize>,
-    idle_min_ms: i64,
+    idle_min_ms: u64,
     delivered_ms: u64,
     deliveries: Option<u64>,
     force: bool,
@@ -270,13 +273,8 @@ impl Claim {
     }
 }
 
-fn idle_min_ms(args: Args, otherwise: &'static str) -> Result<i64> {
-    args.int(4).map(|ms| ms.max(0)).map_err(|_| Error::text(otherwise))
-}
-
-/// Whether an entry has been idle for so long.
-fn is_idle(held: &Held, now_ms: u64, idle_min_ms: i64) -> bool {
-    held.idle_ms(now_ms) >= idle_min_ms as u64
+fn idle_min_ms(args: Args, otherwise: &'static str) -> Result<u64> {
+    args.int(4).map(|ms| u64::try_from(ms).unwrap_or(0)).map_err(|_| Error::text(otherwise))
 }
 
 fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
@@ -300,7 +298,7 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
         };
         match &held {
             None if !claim.force => continue,
-            Some(held) if !is_idle(held, now_ms, claim.idle_min_ms) => continue,
+            Some(held) if !held.is_idle(now_ms, claim.idle_min_ms) => continue,
             _ => {}
         }
         take(txn, &mut edit, id, held.as_ref(), place, claim.delivered_ms, claim.deliveries, claim.only_ids)?;
@@ -322,8 +320,12 @@ fn take(
     deliveries: Option<u64>,
     only_ids: bool,
 ) -> Result<()> {
-    let before = held.map_or(1, |held| held.deliveries);
-    let deliveries = deliveries.unwrap_or(if only_ids { before } else { before.saturating_add(1) });
+    let usual = match held {
+        None => 2 - u64::from(only_ids),
+        Some(held) if only_ids => held.deliveries,
+        Some(held) => held.delivered_again(),
+    };
+    let deliveries = deliveries.unwrap_or(usual);
     edit.give(txn, id, held, to, delivered_ms, deliveries)?;
     edit.on_active(txn, to);
     Ok(())
@@ -409,7 +411,7 @@ fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {
                 count -= 1;
                 continue;
             };
-            if !is_idle(&held, now_ms, idle_min_ms) {
+            if !held.is_idle(now_ms, idle_min_ms) {
                 continue;
             }
             take(txn, &mut edit, id, Some(&held), place, now_ms, None, only_ids)?;

@@ -116,8 +116,12 @@ pub(crate) fn full(txn: &mut Txn, stream: &Stream, limit: u64) -> Result<Reply> 
         let mut fields =
             vec![field("name", Reply::bulk(name.clone())), field("last-delivered-id", id::reply(state.last))];
         fields.extend(progress(stream, state));
+        fields.push(number("pel-count", state.pending));
+        // Of 8.8. Without such entries the reply is that of the versions before.
+        if state.nacked > 0 {
+            fields.push(number("nacked-count", state.nacked));
+        }
         fields.extend([
-            number("pel-count", state.pending),
             field("pending", pending_of_group(txn, &group, limit)?),
             field("consumers", consumers_of_group(txn, &group, limit)?),
         ]);
@@ -132,7 +136,7 @@ fn pending_of_group(txn: &mut Txn, group: &Group, limit: u64) -> Result<Reply> {
     group.visit_pending(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward, want, |id, pending| {
         shown.push(Reply::array([
             id::reply(id),
-            Reply::bulk(pending.consumer.to_vec()),
+            Reply::bulk(pending.holder.consumer().unwrap_or_default().to_vec()),
             Reply::Integer(pending.delivered_ms as i64),
             Reply::Integer(pending.deliveries as i64),
         ]));

@@ -9,6 +9,7 @@ pub(crate) mod group;
 pub(crate) mod group_info;
 pub(crate) mod id;
 pub(crate) mod info;
+pub(crate) mod nack;
 pub(crate) mod range;
 pub(crate) mod read;
 pub(crate) mod read_group;

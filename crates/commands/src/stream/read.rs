@@ -43,6 +43,10 @@ const STREAM_KEYS: Keys = Keys::One(KeySpec {
 pub(crate) struct Reading<'a> {
     /// Milliseconds to wait, 0 for ever; `None` for a client that does not wait.
     block_ms: Option<u64>,
+    /// The argument that says so.
+    pub block_at: usize,
+    /// Milliseconds since the last delivery of pending entries that are claimed; `None` if none are.
+    pub claim_ms: Option<u64>,
     /// Entries of each stream.
     pub limit: u64,
     /// Entries and bytes of the reply.
@@ -57,13 +61,15 @@ pub(crate) struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub fn parse(txn: &Txn, args: Args<'a>, for_group: bool) -> Result<Reading<'a>> {
         let (limit, room) = (u64::MAX, Room::default());
-        let mut reading = Reading { block_ms: None, limit, room, group: None, noack: false, keys: 0..0 };
+        let (block_ms, block_at, claim) = (None, 0, None);
+        let mut reading =
+            Reading { block_ms, block_at, claim_ms: claim, limit, room, group: None, noack: false, keys: 0..0 };
         let mut i = 1;
         while i < args.len() {
             let more = args.len() - i - 1;
             if more > 0 && args.is(i, "block") {
                 i += 1;
-                reading.block_ms = Some(timeout_ms(txn, args, i)?);
+                (reading.block_ms, reading.block_at) = (Some(timeout_ms(txn, args, i)?), i);
             } else if more > 0 && args.is(i, "count") {
                 i += 1;
                 reading.limit = match u64::try_from(args.int(i)?).unwrap_or(0) {
@@ -76,6 +82,14 @@ impl<'a> Reading<'a> {
             } else if more > 0 && args.is(i, "maxsize") {
                 i += 1;
                 reading.room.bytes_max = positive(args, i, "ERR MAXSIZE must be a positive integer")?;
+            } else if more > 0 && args.is(i, "claim") {
+                if !for_group {
+                    return Err(Error::text(
+                        "ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
+                    ));
+                }
+                i += 1;
+                reading.claim_ms = Some(claim_ms(args, i)?);
             } else if more > 0 && args.is(i, "streams") {
                 if !more.is_multiple_of(2) {
                     return Err(Error::text(if for_group {
@@ -137,8 +151,15 @@ impl<'a> Reading<'a> {
             at_once: Reply::NullArray,
             instead,
             until_gone,
+            again: None,
         })
     }
+}
+
+/// Argument `i` as CLAIM's time.
+fn claim_ms(args: Args, i: usize) -> Result<u64> {
+    let ms = args.int(i).or(Err(Error::text("ERR min-idle-time is not an integer or out of range")))?;
+    u64::try_from(ms).or(Err(Error::text("ERR min-idle-time must be a positive integer")))
 }
 
 fn positive(args: Args, i: usize, otherwise: &'static str) -> Result<u64> {

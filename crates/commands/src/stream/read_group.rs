@@ -1,7 +1,11 @@
 //! XREADGROUP: reading a stream as a consumer of a group, new entries or those that the consumer has not acknowledged.
 //!
+//! With CLAIM it first takes over what others have left pending for long; such entries come with how long that was, and
+//! how often each was delivered.
+//!
 //! XREADGROUP waits as other blocking commands do (`blocking.rs`): where it finds nothing new it says so, and runs
-//! again once there may be something, or once the stream or the group has gone, which is an error.
+//! again once there may be something, also something to claim, or once the stream or the group has gone, which is an
+//! error.
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};
@@ -10,13 +14,13 @@ use crate::stream::id;
 use crate::stream::range::write_entry;
 use crate::stream::read::{Reading, Room};
 use crate::table::{
-    Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
+    Access, Again, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
 };
 use haypile_resp::{Bytes, Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
 use haypile_types::key;
-use haypile_types::stream::{Delivery, Edit, Fields, Group, Place, Stream, StreamId};
+use haypile_types::stream::{Claimable, Delivery, Edit, Fields, Group, Place, Stream, StreamId};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -34,13 +38,13 @@ const XREADGROUP: Command = Command {
     }),
     summary: "Returns entries of streams to a consumer of a group, which has to acknowledge them, or waits for some.",
     syntax: "GROUP group_consumer=(group consumer) [COUNT count] [MAXCOUNT maxcount:integer@8.10.0] \
-             [MAXSIZE maxsize:integer@8.10.0] [BLOCK milliseconds] [NOACK] STREAMS streams=(key... id...)",
+             [MAXSIZE maxsize:integer@8.10.0] [BLOCK milliseconds] [CLAIM min-idle-time:integer@8.4.0] [NOACK] STREAMS streams=(key... id...)",
     complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always \
                  asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP \
                  blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
     access: Access::Write,
     body: Body::Wait(xreadgroup),
-    history: &[("8.10.0", "Added the `MAXCOUNT` and `MAXSIZE` options.")],
+    history: &[("8.4.0", "Added the `CLAIM` option."), ("8.10.0", "Added the `MAXCOUNT` and `MAXSIZE` options.")],
     ..Command::USUAL
 };
 
@@ -87,7 +91,7 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
         };
         asked.push(Asked { key, stream, group, after });
     }
-    let (mut found, mut room) = (Vec::new(), reading.room);
+    let (mut found, mut room, mut claimable_in_ms) = (Vec::new(), reading.room, None);
     let is_only = asked.len() == 1;
     for Asked { key, stream, group, after } in asked {
         if !room.begin(key.name) {
@@ -107,10 +111,12 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
                 true
             }
             None => {
-                let how = Delivery { limit: room.limit(reading.limit), acknowledged: reading.noack };
-                edit.deliver(txn, &stream, place, how, |id, fields| {
-                    room.push(&mut entries, |entries| entries.push_with(|out| write_entry(out, id, fields)))
-                })? > 0
+                let served = next(txn, &mut edit, &stream, place, &reading, &mut entries, &mut room)?;
+                if let (Some(idle_min_ms), Some(oldest_ms)) = (reading.claim_ms, edit.group.state.oldest_ms) {
+                    let ms = oldest_ms.saturating_add(idle_min_ms).saturating_sub(txn.now_ms());
+                    claimable_in_ms = Some(claimable_in_ms.map_or(ms, |earlier: u64| earlier.min(ms)));
+                }
+                served > 0
             }
         };
         edit.save(txn, &key)?;
@@ -118,7 +124,59 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
             found.push((Reply::Bulk(Bytes::Owned(key.name.to_vec())), Reply::Elements(entries)));
         }
     }
-    if found.is_empty() { Ok(reading.nothing(Vec::new(), true)) } else { Ok(Tried::Got(Reply::Keyed(found))) }
+    if !found.is_empty() {
+        return Ok(Tried::Got(Reply::Keyed(found)));
+    }
+    let block_at = reading.block_at;
+    let mut tried = reading.nothing(Vec::new(), true);
+    if let Tried::Nothing(awaited) = &mut tried {
+        awaited.again = claimable_in_ms.map(|ms| Again { in_ms: ms.max(1), timeout_at: block_at });
+    }
+    Ok(tried)
+}
+
+/// Claims entries, if that is asked for, and delivers new ones; returns how many there were.
+fn next(
+    txn: &mut Txn,
+    edit: &mut Edit,
+    stream: &Stream,
+    place: Place,
+    reading: &Reading,
+    entries: &mut Elements,
+    room: &mut Room,
+) -> Result<u64> {
+    let mut limit = room.limit(reading.limit);
+    let how = |limit| Delivery { limit, acknowledged: reading.noack };
+    let Some(idle_min_ms) = reading.claim_ms else {
+        return Ok(edit.deliver(txn, stream, place, how(limit), |id, fields| {
+            room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)))
+        })?);
+    };
+    let now_ms = txn.now_ms();
+    let what = Claimable { idle_min_ms, limit };
+    let claimed = edit.claim(txn, stream, place, what, |id, fields, held| {
+        let (idle_ms, deliveries) = (held.idle_ms(now_ms), held.deliveries);
+        room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, idle_ms, deliveries)))
+    })?;
+    limit -= claimed;
+    if limit == 0 {
+        return Ok(claimed);
+    }
+    let delivered = edit.deliver(txn, stream, place, how(limit), |id, fields| {
+        room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, 0, 0)))
+    })?;
+    Ok(claimed + delivered)
+}
+
+/// An entry as CLAIM answers it: also the milliseconds since its last delivery, and the number of deliveries, before
+/// this one.
+fn write_claimed(out: &mut Vec<u8>, id: StreamId, fields: Fields, idle_ms: u64, deliveries: u64) {
+    write::array_len(out, 4);
+    id::write(out, id);
+    write::array_len(out, fields.len());
+    fields.for_each(|field| write::bulk(out, field));
+    write::integer(out, idle_ms as i64);
+    write::integer(out, deliveries as i64);
 }
 
 /// Reads the entries behind an id that a consumer has not acknowledged, which counts as another delivery.
@@ -155,8 +213,7 @@ fn history(
                 let fields = Fields::read(&value)?;
                 room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)));
                 if let Some(held) = edit.pending(txn, id)? {
-                    let deliveries = held.deliveries.saturating_add(1);
-                    edit.give(txn, id, Some(&held), place, now_ms, deliveries)?;
+                    edit.give(txn, id, Some(&held), place, now_ms, held.delivered_again())?;
                 }
             }
             // The entry was removed since: only its id is left.

@@ -35,7 +35,7 @@ pub fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
         Type::Zset => Kind::Zset,
         Type::Hash if has_deadlines(txn, key, entry)? => Kind::TimedHash,
         Type::Hash => Kind::Hash,
-        Type::Stream => Kind::Stream,
+        Type::Stream => stream::kind(txn, key, entry)?,
     })
 }
 
@@ -91,7 +91,7 @@ pub fn write<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, writ
             writing.end()
         }
         Type::Hash => write_hash(txn, key, entry, kind, writer),
-        Type::Stream => stream::write(txn, key, &entry, writer),
+        Type::Stream => stream::write(txn, key, &entry, kind, writer),
     }
 }
 
@@ -242,7 +242,7 @@ impl Receiver {
             Kind::Set => Type::Set,
             Kind::Zset => Type::Zset,
             Kind::Hash | Kind::TimedHash => Type::Hash,
-            Kind::Stream => Type::Stream,
+            Kind::Stream | Kind::IdempotentStream | Kind::NackedStream => Type::Stream,
         };
         Receiver { maker: Maker::new(kind), elements: 0, bytes: 0, room: None }
     }

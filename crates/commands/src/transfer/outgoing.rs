@@ -128,7 +128,7 @@ impl Outgoing {
                 let shape = Shape::Hash { timed: timed(&entry, kind), now_ms: txn.now_ms() };
                 hash::view(txn, key, &entry)?.map(|view| elements(view, count, shape))
             }
-            Type::Stream => Some(Rows::Stream(Box::new(stream::Outgoing::open(txn, key, &entry)?))),
+            Type::Stream => Some(Rows::Stream(Box::new(stream::Outgoing::open(txn, key, &entry, kind)?))),
         };
         Ok(rows.map(|rows| Outgoing { has_begun: false, rows }))
     }

@@ -5,7 +5,7 @@ use super::{Broken, INLINE_BYTES_MAX, Refused, damaged, failed, unwritten};
 use crate::error::{Error, Result};
 use haypile_rdb::event as rdb;
 use haypile_rdb::nodes::{Grouping, Node};
-use haypile_rdb::{Output, Part, StreamHead, StreamId as RdbId, Writer};
+use haypile_rdb::{Idempotency, Kind, Output, Part, StreamHead, StreamId as RdbId, Writer};
 use haypile_store::{Direction, Key, Stop, Txn, View};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::Entry;
@@ -21,7 +21,20 @@ fn from_rdb(id: RdbId) -> StreamId {
     StreamId::new(id.ms, id.seq)
 }
 
-pub(super) fn write<O: Output>(txn: &mut Txn, key: &Key, entry: &Entry, writer: &mut Writer<O>) -> Result<()> {
+/// Returns the oldest form of the format that holds the stream.
+pub(super) fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
+    let (stream, mut nacked) = (Stream::of(key, entry)?, false);
+    stream.visit_groups(txn, |_, state| nacked |= state.nacked > 0)?;
+    Ok(if nacked { Kind::NackedStream } else { Kind::Stream })
+}
+
+pub(super) fn write<O: Output>(
+    txn: &mut Txn,
+    key: &Key,
+    entry: &Entry,
+    kind: Kind,
+    writer: &mut Writer<O>,
+) -> Result<()> {
     let stream = Stream::of(key, entry)?;
     writer.length(nodes(txn, &stream)?).map_err(unwritten)?;
     let (mut grouping, mut node) = (Grouping::default(), Node::default());
@@ -29,7 +42,18 @@ pub(super) fn write<O: Output>(txn: &mut Txn, key: &Key, entry: &Entry, writer: 
     end_node(writer, &mut node).map_err(unwritten)?;
     let head = head(txn, &stream)?;
     writer.stream(&head).map_err(unwritten)?;
-    write_groups(txn, &stream, head.groups, writer)
+    write_groups(txn, &stream, head.groups, kind, writer)?;
+    if kind == Kind::Stream { Ok(()) } else { put_idempotency(writer).map_err(unwritten) }
+}
+
+/// Seconds for which Redis keeps an idempotent ID, and how many of a producer, unless it is told otherwise.
+const DURATION_S: u64 = 100;
+const IDS_MAX: u64 = 100;
+
+/// Writes that the stream has no producers.
+fn put_idempotency<O: Output>(writer: &mut Writer<O>) -> io::Result<()> {
+    writer.idempotency(&Idempotency { duration_s: DURATION_S, ids_max: IDS_MAX, producers: 0 })?;
+    writer.idempotency_counts(0, 0)
 }
 
 /// Nodes that the entries lie in.
@@ -92,7 +116,13 @@ fn put_consumer<O: Output>(writer: &mut Writer<O>, name: &[u8], state: &Consumer
     writer.consumer(&rdb::Consumer { name, seen_ms, active_ms, pending })
 }
 
-fn write_groups<O: Output>(txn: &mut Txn, stream: &Stream, count: u64, writer: &mut Writer<O>) -> Result<()> {
+fn write_groups<O: Output>(
+    txn: &mut Txn,
+    stream: &Stream,
+    count: u64,
+    kind: Kind,
+    writer: &mut Writer<O>,
+) -> Result<()> {
     let all = || StreamId::MIN..=StreamId::MAX;
     for (name, state) in &groups(txn, stream, count)? {
         let (pending, consumers) = (state.pending, u64::from(state.consumers));
@@ -118,6 +148,12 @@ fn write_groups<O: Output>(txn: &mut Txn, stream: &Stream, count: u64, writer: &
             let consumer = group.consumer(txn, name)?.ok_or_else(|| unwritten(damaged()))?;
             let mut walk = Walk::new(state.pending);
             group.visit_ids_of(txn, &consumer, all(), usize::MAX, |id| walk.each(|| writer.owned(to_rdb(id))))?;
+            walk.end()?;
+        }
+        if kind == Kind::NackedStream {
+            writer.length(state.nacked).map_err(unwritten)?;
+            let mut walk = Walk::new(state.nacked);
+            group.visit_zone(txn, 0, usize::MAX, |_, id| walk.each(|| writer.owned(to_rdb(id))))?;
             walk.end()?;
         }
     }
@@ -183,6 +219,7 @@ fn each_entry(txn: &mut Txn, stream: &Stream, mut each: impl FnMut(StreamId, Fie
 
 /// A stream on its way out. Memory is bounded, but for the names of its groups, and of the consumers of one of them.
 pub(super) struct Outgoing {
+    kind: Kind,
     nodes: u64,
     head: StreamHead,
     /// `None`: there are none.
@@ -203,12 +240,14 @@ enum Next {
     Pending { group: GroupState, missing: u64 },
     Consumer { group: GroupState, consumers: Consumers },
     Owned { group: GroupState, consumers: Consumers, number: u32, missing: u64 },
+    Nacked { group: GroupState, missing: u64 },
+    End,
 }
 
 type Consumers = std::vec::IntoIter<(Vec<u8>, ConsumerState)>;
 
 impl Outgoing {
-    pub fn open(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Outgoing> {
+    pub fn open(txn: &mut Txn, key: &Key, entry: &Entry, kind: Kind) -> Result<Outgoing> {
         let stream = Stream::of(key, entry)?;
         let (nodes, head) = (nodes(txn, &stream)?, head(txn, &stream)?);
         let groups = groups(txn, &stream, head.groups)?;
@@ -216,7 +255,7 @@ impl Outgoing {
         let entries = stream.view(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward)?;
         let (grouping, node) = Default::default();
         let (missing, groups, next) = (head.length, groups.into_iter(), Next::Entries);
-        Ok(Outgoing { nodes, head, entries, missing, grouping, node, groups, views, next })
+        Ok(Outgoing { kind, nodes, head, entries, missing, grouping, node, groups, views, next })
     }
 
     pub fn begin<O: Output>(&self, writer: &mut Writer<O>) -> io::Result<()> {
@@ -229,10 +268,11 @@ impl Outgoing {
         self.next = match next {
             Next::Entries => self.entry(writer)?,
             Next::Group => {
-                let Some((name, group)) = self.groups.next() else { return Ok(false) };
+                let Some((name, group)) = self.groups.next() else { return self.end(writer) };
                 put_group(writer, &name, &group)?;
                 Next::Pending { group, missing: group.pending }
             }
+            Next::End => return Ok(false),
             Next::Pending { group, missing: 0 } => {
                 writer.length(group.consumers.into())?;
                 Next::Consumer { group, consumers: self.consumers(&group)? }
@@ -244,6 +284,10 @@ impl Outgoing {
                 Next::Pending { group, missing: missing - 1 }
             }
             Next::Consumer { group, mut consumers } => match consumers.next() {
+                None if self.kind == Kind::NackedStream => {
+                    writer.length(group.nacked)?;
+                    Next::Nacked { group, missing: group.nacked }
+                }
                 None => Next::Group,
                 Some((name, state)) => {
                     put_consumer(writer, &name, &state)?;
@@ -257,7 +301,23 @@ impl Outgoing {
                 writer.owned(to_rdb(id))?;
                 Next::Owned { group, consumers, number, missing: missing - 1 }
             }
+            Next::Nacked { missing: 0, .. } => Next::Group,
+            Next::Nacked { group, missing } => {
+                let (row, value) = self.views()?.nacked.next_row()?.ok_or_else(damaged)?;
+                writer.owned(to_rdb(stream::nacked_in_row(group.number, &row, &value).ok_or_else(damaged)?))?;
+                Next::Nacked { group, missing: missing - 1 }
+            }
         };
+        Ok(true)
+    }
+
+    /// Writes what comes behind the groups; whether there was anything.
+    fn end<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<bool, Broken> {
+        self.next = Next::End;
+        if self.kind == Kind::Stream {
+            return Ok(false);
+        }
+        put_idempotency(writer)?;
         Ok(true)
     }
 
@@ -323,6 +383,10 @@ pub(super) fn take(maker: &mut Maker, txn: &mut Txn, key: &Key, part: Part<'_>) 
             (name.len(), maker.add_consumer(txn, name, seen_ms, active_ms)?)
         }
         Part::Owned(id) => (0, maker.give(txn, from_rdb(id))?),
+        Part::Nacked(id) => (0, maker.hand_back(txn, from_rdb(id))?),
+        Part::Idempotency(_) | Part::Producer { .. } | Part::Idempotent { .. } | Part::IdempotencyCounts { .. } => {
+            (0, true)
+        }
         Part::Ahead { .. } | Part::String(_) | Part::Element(_) | Part::Scored(..) | Part::Field { .. } => {
             unreachable!("a stream has no such parts")
         }

@@ -44,15 +44,27 @@ pub(crate) struct Waiter {
     pub keys: Range<usize>,
     /// The end of the waiter's time; `None` waits for ever.
     pub deadline: Option<Instant>,
+    /// The moment at which the command is run again by itself.
+    pub again: Option<TryAgain>,
     /// The waiter's place among all waiters, by arrival.
     ticket: u64,
     /// Invariant: one run at a time has claimed it, and one end wins.
     state: Mutex<State>,
 }
 
+/// A moment at which there may be something for a command that waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TryAgain {
+    pub at: Instant,
+    /// The argument that gives the timeout in milliseconds.
+    pub timeout_at: usize,
+}
+
 /// The end of a wait.
 #[derive(Debug)]
 pub(crate) enum End {
+    /// The command is run again.
+    Again,
     /// With a reply, and the newest record that it depends on.
     Served(Reply, StoreGate),
     /// The waiter's time is over, or is said to be.
@@ -143,12 +155,24 @@ impl Waiters {
 
     /// Registers a session's wait; the caller holds the locks of its keys.
     pub fn add(&self, waiter: WaiterOf) -> Arc<Waiter> {
-        let WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline } = waiter;
+        let WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline, again } = waiter;
         let ticket = self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1;
         let state = Mutex::new(State::Waiting);
-        let waiter =
-            Waiter { session, user, bell, command, args, database, kind, until_gone, keys, deadline, ticket, state };
-        let waiter = Arc::new(waiter);
+        let waiter = Arc::new(Waiter {
+            session,
+            user,
+            bell,
+            command,
+            args,
+            database,
+            kind,
+            until_gone,
+            keys,
+            deadline,
+            again,
+            ticket,
+            state,
+        });
         self.count.fetch_add(1, Ordering::Relaxed);
         for name in waiter.names() {
             let mut shard = lock(self.shard(name));
@@ -254,6 +278,7 @@ pub(crate) struct WaiterOf {
     pub until_gone: bool,
     pub keys: Range<usize>,
     pub deadline: Option<Instant>,
+    pub again: Option<TryAgain>,
 }
 
 impl Queue {
@@ -292,6 +317,25 @@ impl Waiter {
     /// Whether its time is over.
     pub fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Whether the command is to be run again by now.
+    pub fn is_due(&self) -> bool {
+        self.again.is_some_and(|again| again.at <= Instant::now())
+    }
+
+    /// Returns the moment at which its session has to look at it; `None` if only something that comes ends the wait.
+    pub fn looked_at_next(&self) -> Option<Instant> {
+        self.deadline.into_iter().chain(self.again.map(|again| again.at)).min()
+    }
+
+    /// Returns the command's arguments for its next run: with the time that is left for the one that was given.
+    pub fn args_again(&self) -> OwnedArgs {
+        let (Some(again), Some(deadline)) = (self.again, self.deadline) else { return self.args.clone() };
+        // 0 would be for ever.
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
+        let args = self.args.as_args();
+        args.iter().enumerate().map(|(at, arg)| if at == again.timeout_at { left.as_bytes() } else { arg }).collect()
     }
 
     /// Ends the wait, unless something else has.
@@ -401,6 +445,7 @@ mod tests {
             until_gone,
             keys,
             deadline: None,
+            again: None,
         })
     }
 

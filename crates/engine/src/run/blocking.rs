@@ -5,13 +5,13 @@
 //! on reading, so that a client that goes is noticed at once: nothing is taken for one that has gone.
 
 use crate::clients::inbox::Inbox;
-use crate::clients::session::{Session, Waiting};
-use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf};
+use crate::clients::session::{Pending, Session, Waiting, Work};
+use crate::keys::waiters::{Attempt, End, TryAgain, Waiter, WaiterOf};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::User;
-use haypile_commands::{Awaited, CommandId, Error};
+use haypile_commands::{Args, Awaited, CommandId, Error};
 use haypile_log::Index;
 use haypile_resp::{OwnedArgs, Reply};
 use std::sync::Arc;
@@ -33,11 +33,13 @@ impl Engine {
         database: u32,
         awaited: Awaited,
     ) -> Arc<Waiter> {
-        let Awaited { keys, kind, timeout_ms, instead, until_gone, .. } = awaited;
-        let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+        let Awaited { keys, kind, timeout_ms, instead, until_gone, again, .. } = awaited;
+        let in_ms = |ms| Instant::now().checked_add(Duration::from_millis(ms));
+        let deadline = timeout_ms.and_then(in_ms);
+        let again = again.and_then(|again| Some(TryAgain { at: in_ms(again.in_ms)?, timeout_at: again.timeout_at }));
         let args = replaced(args, &instead);
         let (user, bell) = (user.clone(), inbox.clone());
-        let waiter = WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline };
+        let waiter = WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline, again };
         let waiter = self.waiters.add(waiter);
         // A client that was closed before has no need of its keys; one that is closed from now on is found waiting.
         if self.clients.get(session).is_none() {
@@ -91,7 +93,11 @@ impl WorkerState {
         out: &mut Vec<u8>,
     ) -> Next {
         let is_over = waiter.is_over();
-        if is_over && waiter.end(End::Timeout) == Attempt::Ended {
+        let over = if is_over { Some(End::Timeout) } else { Some(End::Again).filter(|_| waiter.is_due()) };
+        let is_over = over.is_some();
+        if let Some(end) = over
+            && waiter.end(end) == Attempt::Ended
+        {
             engine.dismiss(&waiter);
         }
         let reply = match waiter.take_end() {
@@ -100,14 +106,25 @@ impl WorkerState {
                 reply
             }
             Some(End::Timeout) => Reply::NullArray,
+            Some(End::Again) => return self.run_again(engine, session, &waiter, out),
             Some(End::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
             // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
             end @ (Some(End::Gone) | None) => {
-                let left = waiter.deadline.filter(|_| !is_over && end.is_none());
+                let left = waiter.looked_at_next().filter(|_| !is_over && end.is_none());
                 session.waiting = Waiting::ForKeys(waiter);
                 return Next::Block(left.map(|deadline| deadline.saturating_duration_since(Instant::now())));
             }
         };
         self.reply(engine, session, reply, Index(0), out)
+    }
+
+    /// Runs a command again whose wait has come to the moment for that.
+    fn run_again(&mut self, engine: &Engine, session: &mut Session, waiter: &Waiter, out: &mut Vec<u8>) -> Next {
+        let args = waiter.args_again();
+        if let Err(denied) = engine.permit(waiter, Args::from(args.as_args())) {
+            return self.reply(engine, session, denied.into_reply(), Index(0), out);
+        }
+        let (work, seed) = (Work::Command(waiter.command, args), self.next_seed());
+        self.run_pending(engine, session, Pending::new(work, seed), out)
     }
 }

@@ -149,7 +149,7 @@ impl<'a> Service<'a> {
         // From here on it is taken back with the others.
         self.served.push((waiter.clone(), Reply::None));
         let before = txn.savepoint();
-        let reply = match self.permit(&waiter, args).and_then(|()| run(txn, args)) {
+        let reply = match self.engine.permit(&waiter, args).and_then(|()| run(txn, args)) {
             Ok(Tried::Got(reply)) => reply,
             Ok(Tried::Nothing(_)) => {
                 txn.rollback(before);
@@ -171,17 +171,6 @@ impl<'a> Service<'a> {
             *place = reply;
         }
         Ok(())
-    }
-
-    /// Looks whether a waiter's client may still make its call, if its user has changed since that was looked at.
-    fn permit(&self, waiter: &Waiter, args: Args<'_>) -> Result<(), Error> {
-        let newest = self.engine.accounts.newest(&waiter.user);
-        if newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &waiter.user)) {
-            return Ok(());
-        }
-        let user = newest.unwrap_or_else(|| Arc::new(User::new(waiter.user.name(), Fresh::default())));
-        let called = Requested { entry: self.engine.table.entry(waiter.command), args, database: waiter.database };
-        called.check(&user).map_err(|denied| Error::text(format!("NOPERM {}", called.text(&user, denied))))
     }
 
     /// Sees to it that the locks of all keys of a waiter's command are held.
@@ -257,6 +246,17 @@ impl Drop for Service<'_> {
 }
 
 impl Engine {
+    /// Looks whether a waiter's client may still make its call, if its user has changed since that was looked at.
+    pub(crate) fn permit(&self, waiter: &Waiter, args: Args<'_>) -> Result<(), Error> {
+        let newest = self.accounts.newest(&waiter.user);
+        if newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &waiter.user)) {
+            return Ok(());
+        }
+        let user = newest.unwrap_or_else(|| Arc::new(User::new(waiter.user.name(), Fresh::default())));
+        let called = Requested { entry: self.table.entry(waiter.command), args, database: waiter.database };
+        called.check(&user).map_err(|denied| Error::text(format!("NOPERM {}", called.text(&user, denied))))
+    }
+
     /// Whether somebody waits for what a transaction has made.
     #[inline]
     pub(crate) fn is_awaited(&self, txn: &Txn<'_>) -> bool {

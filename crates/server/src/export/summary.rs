@@ -67,7 +67,7 @@ impl Summary {
             Some(Kind::Set) => 2,
             Some(Kind::Zset) => 3,
             Some(Kind::Hash | Kind::TimedHash) => 4,
-            Some(Kind::Stream) => 5,
+            Some(Kind::Stream | Kind::IdempotentStream | Kind::NackedStream) => 5,
             None => MODULE,
         };
         self.databases.entry(self.database).or_default()[at] += 1;

@@ -133,6 +133,10 @@ impl Long {
             }
             // A pending entry that was deleted is not taken: no consumer could read it any more.
             Part::Owned(id) => return self.claim(link, id),
+            Part::Nacked(id) => return self.hand_back(link, id),
+            Part::Idempotency(_) | Part::Producer { .. } | Part::Idempotent { .. } | Part::IdempotencyCounts { .. } => {
+                return Ok(());
+            }
         }
         self.elements += 1;
         if self.gathered.is_full() { self.send_gathered(link) } else { Ok(()) }
@@ -174,6 +178,14 @@ impl Long {
         self.step(link, &words)
     }
 
+    fn hand_back(&self, link: &mut Link, id: StreamId) -> Result<(), Ended> {
+        let (_, deliveries) = self.pending.get(&id).copied().unwrap_or_default();
+        let (id, deliveries) = (id_text(id), deliveries.to_string());
+        let words = [b"XNACK", &self.temporary[..], &self.group, b"FAIL", b"IDS", b"1", id.as_bytes(), b"RETRYCOUNT"];
+        let words: Vec<&[u8]> = words.into_iter().chain([deliveries.as_bytes(), b"FORCE"]).collect();
+        self.step(link, &words)
+    }
+
     fn send_gathered(&mut self, link: &mut Link) -> Result<(), Ended> {
         if self.gathered.ends.is_empty() {
             return Ok(());
@@ -183,7 +195,9 @@ impl Long {
             Kind::Set => b"SADD",
             Kind::Zset => b"ZADD",
             Kind::Hash | Kind::TimedHash => b"HSET",
-            Kind::String | Kind::Stream => unreachable!("their parts are not gathered"),
+            Kind::String | Kind::Stream | Kind::IdempotentStream | Kind::NackedStream => {
+                unreachable!("their parts are not gathered")
+            }
         };
         let words: Vec<&[u8]> = [command, &self.temporary].into_iter().chain(self.gathered.words()).collect();
         self.step(link, &words)?;
@@ -215,7 +229,7 @@ impl Long {
             Kind::Set => b"SCARD",
             Kind::Zset => b"ZCARD",
             Kind::Hash | Kind::TimedHash => b"HLEN",
-            Kind::Stream => b"XLEN",
+            Kind::Stream | Kind::IdempotentStream | Kind::NackedStream => b"XLEN",
         };
         let reply = link.call(&[count, &self.temporary])?;
         // The count differs for an element that comes twice, or a server that has lost the beginning meanwhile.

@@ -65,7 +65,7 @@ impl Tally {
             Kind::Set => 2,
             Kind::Zset => 3,
             Kind::Hash | Kind::TimedHash => 4,
-            Kind::Stream => 5,
+            Kind::Stream | Kind::IdempotentStream | Kind::NackedStream => 5,
         };
         self.databases.entry(database).or_default()[at] += keys;
         self.imported += keys;

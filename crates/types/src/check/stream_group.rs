@@ -1,11 +1,11 @@
-//! Consumer groups of a stream: docs/format/stream.md. Every pending entry has two rows, which must agree, and both are
-//! counted by the group and by its consumer.
+//! Consumer groups of a stream: docs/format/stream_group.md. Every pending entry has two rows, which must agree, and
+//! both are counted: by the group and by its consumer, if it has one.
 //!
 //! Groups and consumers are kept in memory while the rows of pending entries, which may be many more, pass by.
 
 use super::objects::Look;
 use super::place::{Report, Shown};
-use crate::stream::{Census, ConsumerState, GroupState, Kind, Pending, StreamId};
+use crate::stream::{Census, ConsumerState, GroupState, Holder, Kind, Pending, StreamId};
 use haypile_store::base::BaseError;
 use haypile_store::check::Agreement;
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ pub(super) struct Groups {
     /// Rows by id, and rows by consumer.
     by_id: Agreement,
     by_consumer: Agreement,
+    /// Rows by id of entries without consumer, and rows by their order.
+    unowned_by_id: Agreement,
+    by_order: Agreement,
 }
 
 struct Group {
@@ -26,6 +29,7 @@ struct Group {
     consumers: BTreeMap<u32, Consumer>,
     numbers: BTreeMap<Vec<u8>, u32>,
     pending: u64,
+    nacked: u64,
 }
 
 struct Consumer {
@@ -39,6 +43,11 @@ type Claim = (u32, u32, StreamId);
 
 fn add(to: &mut Agreement, (group, consumer, id): Claim) {
     to.add(&[&group.to_be_bytes(), &consumer.to_be_bytes(), &id.to_bytes()]);
+}
+
+/// Adds an entry without consumer as both of its rows name it.
+fn add_unowned(to: &mut Agreement, group: u32, order: u64, id: StreamId) {
+    to.add(&[&group.to_be_bytes(), &order.to_be_bytes(), &id.to_bytes()]);
 }
 
 /// Splits off a number of four bytes.
@@ -60,6 +69,7 @@ impl Groups {
             kind if kind == Kind::Pending as u8 => self.pending(rest, value),
             kind if kind == Kind::ByConsumer as u8 => self.by_consumer(rest, value),
             kind if kind == Kind::Census as u8 => self.census(rest, value),
+            kind if kind == Kind::Nacked as u8 => self.nacked(rest, value),
             _ => Err(format!("there is a row of kind {kind}, which is none")),
         };
         if let Err(what) = wrong {
@@ -69,8 +79,8 @@ impl Groups {
 
     fn group(&mut self, name: &[u8], value: &[u8], report: &mut Report<'_, '_, '_>) -> Result<(), String> {
         let state = GroupState::parse(value).ok_or_else(|| format!("group {}: its row does not parse", Shown(name)))?;
-        let group =
-            Group { name: name.to_vec(), state, consumers: BTreeMap::new(), numbers: BTreeMap::new(), pending: 0 };
+        let (consumers, numbers) = Default::default();
+        let group = Group { name: name.to_vec(), state, consumers, numbers, pending: 0, nacked: 0 };
         if let Some(other) = self.by_number.insert(state.number, group) {
             report.add(format_args!("groups {} and {} have number {}", Shown(&other.name), Shown(name), state.number));
         }
@@ -102,13 +112,34 @@ impl Groups {
         let pending = Pending::parse(value).ok_or_else(|| format!("{place}: its row does not parse"))?;
         let group = self.by_number.get_mut(&number).ok_or_else(|| format!("{place}: there is no such group"))?;
         group.pending += 1;
-        match group.numbers.get(pending.consumer) {
+        let name = match pending.holder {
+            Holder::Consumer(name) => name,
+            Holder::Nobody { order } => {
+                add_unowned(&mut self.unowned_by_id, number, order, id);
+                return Ok(());
+            }
+        };
+        match group.numbers.get(name) {
             Some(consumer) => {
                 add(&mut self.by_id, (number, *consumer, id));
                 Ok(())
             }
-            None => Err(format!("{place}: its consumer {} is none of the group", Shown(pending.consumer))),
+            None => Err(format!("{place}: its consumer {} is none of the group", Shown(name))),
         }
+    }
+
+    fn nacked(&mut self, rest: &[u8], value: &[u8]) -> Result<(), String> {
+        let place =
+            numbered(rest).and_then(|(number, order)| Some((number, u64::from_be_bytes(order.try_into().ok()?))));
+        let (Some((number, order)), Some(id)) = (place, id_of(value)) else {
+            return Err("the row of an entry without consumer does not parse".into());
+        };
+        let place = format!("entry {id} of group {number}, which has no consumer");
+        let group = self.by_number.get_mut(&number).ok_or_else(|| format!("{place}: there is no such group"))?;
+        group.nacked += 1;
+        add_unowned(&mut self.by_order, number, order, id);
+        let next = group.state.next_nack;
+        if order < next { Ok(()) } else { Err(format!("{place}: its order is {order}, the next one gets {next}")) }
     }
 
     fn by_consumer(&mut self, rest: &[u8], value: &[u8]) -> Result<(), String> {
@@ -151,6 +182,12 @@ impl Groups {
                 let found = group.pending;
                 report.add(format_args!("group {name}: {pending} entries are said to be pending, there are {found}"));
             }
+            if group.state.nacked != group.nacked {
+                let (stated, found) = (group.state.nacked, group.nacked);
+                report.add(format_args!(
+                    "group {name}: {stated} entries are said to have no consumer, there are {found}"
+                ));
+            }
             for Consumer { name: consumer, stated, pending } in group.consumers.values() {
                 if stated != pending {
                     report.add(format_args!(
@@ -164,6 +201,9 @@ impl Groups {
             report.add("the rows of pending entries by id and those by consumer do not agree");
             self.explain(look, report)?;
         }
+        if self.unowned_by_id != self.by_order {
+            report.add("the rows of entries without consumer by id and those by order do not agree");
+        }
         Ok(())
     }
 
@@ -176,11 +216,12 @@ impl Groups {
                 && let Some((number, rest)) = numbered(rest)
                 && let (Some(id), Some(pending)) = (id_of(rest), Pending::parse(value))
                 && let Some(group) = self.by_number.get(&number)
-                && let Some(consumer) = group.numbers.get(pending.consumer)
+                && let Some(name) = pending.holder.consumer()
+                && let Some(consumer) = group.numbers.get(name)
             {
                 let other = [&number.to_be_bytes()[..], &consumer.to_be_bytes(), &id.to_bytes()];
                 if look.data(&element(Kind::ByConsumer, &other))?.is_none() {
-                    let (group, consumer) = (Shown(&group.name), Shown(pending.consumer));
+                    let (group, consumer) = (Shown(&group.name), Shown(name));
                     report.add(format_args!(
                         "group {group}: entry {id} is pending, and consumer {consumer} has no row of it"
                     ));
@@ -196,9 +237,9 @@ impl Groups {
                     None => report.add(format_args!(
                         "group {group}: consumer {consumer} has a row of entry {id}, which is not pending"
                     )),
-                    Some(Some(pending)) if pending.consumer != name => report.add(format_args!(
+                    Some(Some(pending)) if pending.holder.consumer() != Some(name) => report.add(format_args!(
                         "group {group}: consumer {consumer} has a row of entry {id}, which {} has",
-                        Shown(pending.consumer)
+                        Shown(pending.holder.consumer().unwrap_or(b"nobody"))
                     )),
                     Some(_) => {}
                 }

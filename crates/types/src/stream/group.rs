@@ -10,6 +10,7 @@ use crate::key::damaged;
 use crate::{Error, Result};
 use haypile_store::row::RowKey;
 use haypile_store::{Direction, Key, Txn};
+use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
 /// The number of groups, and the number that the next one gets.
@@ -59,16 +60,50 @@ pub struct GroupState {
     pub consumers: u32,
     /// The number that the next consumer gets.
     pub next_consumer: u32,
+    /// Pending entries without consumer.
+    pub nacked: u64,
+    /// The order of the next entry that is handed back. Invariant: 0 if `nacked` is.
+    pub next_nack: u64,
+    /// A time before which no pending entry with a consumer was delivered last; `None` in a group that was never read
+    /// with CLAIM.
+    pub oldest_ms: Option<u64>,
 }
+
+/// The bytes of a group's row.
+pub(super) type GroupRow = SmallVec<[u8; GroupState::BYTES_MAX]>;
 
 impl GroupState {
     pub const BYTES: usize = 4 + StreamId::BYTES + 8 + 8 + 4 + 4;
+    pub const BYTES_MAX: usize = GroupState::BYTES + 3 * 8;
 
-    /// Returns `number: u32 | last: u64, u64 | entries_read: i64, -1 if it is not known | pending: u64 | consumers: u32
-    /// |
-    /// next_consumer: u32`.
+    /// Returns the state of a group that has delivered nothing.
+    pub fn new(number: u32, last: StreamId, entries_read: Option<u64>) -> GroupState {
+        let [pending, nacked, next_nack] = [0; 3];
+        let (consumers, next_consumer, oldest_ms) = (0, 0, None);
+        GroupState { number, last, entries_read, pending, consumers, next_consumer, nacked, next_nack, oldest_ms }
+    }
+
+    /// Notes that a consumer has got an entry then.
     #[inline]
-    pub fn encode(&self) -> [u8; GroupState::BYTES] {
+    pub(super) fn note_delivery(&mut self, delivered_ms: u64) {
+        self.oldest_ms = self.oldest_ms.map(|oldest| oldest.min(delivered_ms));
+    }
+
+    /// Returns the row: `number: u32 | last: u64, u64 | entries_read: i64, -1 if it is not known | pending: u64 |
+    /// consumers: u32 | next_consumer: u32`, and unless the rest says nothing `nacked: u64 | next_nack: u64 |
+    /// oldest_ms: i64, -1 if it is not known`.
+    #[inline]
+    pub fn encode(&self) -> GroupRow {
+        let mut row = GroupRow::new();
+        row.extend(self.encode_first());
+        if self.nacked > 0 || self.oldest_ms.is_some() {
+            let oldest = self.oldest_ms.unwrap_or(u64::MAX);
+            [self.nacked, self.next_nack, oldest].iter().for_each(|number| row.extend(number.to_be_bytes()));
+        }
+        row
+    }
+
+    fn encode_first(&self) -> [u8; GroupState::BYTES] {
         let mut bytes = [0; GroupState::BYTES];
         bytes[..4].copy_from_slice(&self.number.to_be_bytes());
         bytes[4..20].copy_from_slice(&self.last.to_bytes());
@@ -82,7 +117,9 @@ impl GroupState {
     /// Parses the row; `None` if these bytes are none.
     #[inline]
     pub fn parse(value: &[u8]) -> Option<GroupState> {
-        let value: &[u8; GroupState::BYTES] = value.try_into().ok()?;
+        if value.len() != GroupState::BYTES && value.len() != GroupState::BYTES_MAX {
+            return None;
+        }
         let short = |at: usize| u32::from_be_bytes(value[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_be_bytes(value[at..at + 8].try_into().expect("eight bytes"));
         let entries_read = match long(20) as i64 {
@@ -97,6 +134,9 @@ impl GroupState {
             pending: long(28),
             consumers: short(36),
             next_consumer: short(40),
+            nacked: if value.len() > GroupState::BYTES { long(44) } else { 0 },
+            next_nack: if value.len() > GroupState::BYTES { long(52) } else { 0 },
+            oldest_ms: if value.len() > GroupState::BYTES { Some(long(60)).filter(|ms| *ms != u64::MAX) } else { None },
         })
     }
 }
@@ -151,7 +191,7 @@ impl<'n> Group<'n> {
         let census = Census::read(txn, &rows)?;
         let next = census.next.checked_add(1).ok_or(Error::Overflow)?;
         let number = census.next;
-        let state = GroupState { number, last, entries_read, pending: 0, consumers: 0, next_consumer: 0 };
+        let state = GroupState::new(number, last, entries_read);
         txn.put_row(&row_of(&rows, name), &[&state.encode()])?;
         Census { groups: census.groups + 1, next }.write(txn, &rows)?;
         txn.touch_key(key);
@@ -173,7 +213,7 @@ impl<'n> Group<'n> {
     pub fn destroy(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         txn.touch_key(key);
         self.long_if(txn, self.state.pending.saturating_add(u64::from(self.state.consumers)))?;
-        for kind in [Kind::Consumer, Kind::Pending, Kind::ByConsumer] {
+        for kind in [Kind::Consumer, Kind::Pending, Kind::ByConsumer, Kind::Nacked] {
             let (from, until) = self.range_of(kind);
             remove_rows(txn, from, &until)?;
         }
@@ -286,10 +326,17 @@ mod tests {
             pending: 4,
             consumers: 5,
             next_consumer: 6,
+            ..GroupState::new(7, StreamId::MIN, None)
         };
         let wrapped = GroupState { entries_read: Some(1 << 63), ..known };
         for state in [known, GroupState { entries_read: None, ..known }, wrapped] {
             assert_eq!(GroupState::parse(&state.encode()), Some(state));
+            assert_eq!(state.encode().len(), GroupState::BYTES);
+        }
+        let nacked = GroupState { nacked: 2, next_nack: 9, ..known };
+        for state in [nacked, GroupState { oldest_ms: Some(0), ..known }, GroupState { oldest_ms: Some(8), ..nacked }] {
+            assert_eq!(GroupState::parse(&state.encode()), Some(state));
+            assert_eq!(state.encode().len(), GroupState::BYTES_MAX);
         }
         assert_eq!(GroupState::parse(&known.encode()[1..]), None, "cut off");
         let census = Census { groups: 1, next: u32::MAX };

@@ -5,7 +5,7 @@
 //! A pending entry without consumer yet lies among those of a consumer number that no group gives out.
 
 use super::group::Group;
-use super::{Consumer, ConsumerName, GroupState, Head, Pending, Stream, StreamId};
+use super::{Consumer, ConsumerName, GroupState, Head, Holder, Pending, Stream, StreamId};
 use crate::Result;
 use haypile_store::{Key, Txn};
 
@@ -102,7 +102,7 @@ impl Maker {
     /// Adds an entry that the group has delivered.
     pub fn add_pending(&mut self, txn: &mut Txn<'_>, id: StreamId, delivered_ms: u64, deliveries: u64) -> Result<()> {
         self.change(txn, |txn, group, _| {
-            let pending = Pending { delivered_ms, deliveries, consumer: b"" };
+            let pending = Pending { delivered_ms, deliveries, holder: Holder::Consumer(b"") };
             txn.put_row(&group.by_consumer_row(NOBODY, id), &[&pending.encode()])?;
             group.state.pending += 1;
             Ok(())
@@ -144,6 +144,19 @@ impl Maker {
         })
     }
 
+    /// Says that a pending entry has no consumer, behind all that have one; returns whether there was such an entry.
+    pub fn hand_back(&mut self, txn: &mut Txn<'_>, id: StreamId) -> Result<bool> {
+        self.end_consumer(txn)?;
+        self.change(txn, |txn, group, _| {
+            let row = group.by_consumer_row(NOBODY, id);
+            let Some(value) = txn.row(&row)? else { return Ok(false) };
+            txn.delete_row(&row)?;
+            let deliveries = Pending::parse(&value).map_or(0, |pending| pending.deliveries);
+            group.enter_zone(txn, id, deliveries)?;
+            Ok(true)
+        })
+    }
+
     fn end_consumer(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         if self.consumer.is_some() {
             self.change(txn, |txn, group, consumer| match consumer.take() {
@@ -164,7 +177,8 @@ impl Maker {
         Ok(())
     }
 
-    /// Gives the stream, without deadline, to a key that is absent. Every pending entry has a consumer.
+    /// Gives the stream, without deadline, to a key that is absent. Every pending entry has a consumer or was handed
+    /// back.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         self.end_group(txn, key)?;
         self.stream(txn, key)?.save(txn, key)

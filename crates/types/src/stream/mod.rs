@@ -26,6 +26,10 @@ mod consumer;
 
 mod pending;
 
+mod zone;
+
+mod claiming;
+
 mod reading;
 
 mod references;
@@ -34,13 +38,14 @@ mod trim_by;
 
 mod outgoing;
 
+pub use claiming::Claimable;
 pub use consumer::{Consumer, ConsumerName, ConsumerState};
 pub use entries::{ELEMENT_BYTES, ENTRY_BYTES_MAX, Fields, element_of, id_of};
 pub use group::{Census, Group, GroupState};
 pub use id::StreamId;
 pub use make::{Maker, Past};
-pub use outgoing::{GroupViews, consumer_in_row, owned_in_row, pending_in_row};
-pub use pending::{Edit, Held, Pending, Place};
+pub use outgoing::{GroupViews, consumer_in_row, nacked_in_row, owned_in_row, pending_in_row};
+pub use pending::{Edit, Held, Holder, Pending, Place};
 pub use reading::Delivery;
 pub use references::{GroupList, Outcome, Policy};
 pub use trim::{Bound, Nodes, Trim};
@@ -55,6 +60,7 @@ pub enum Kind {
     Pending = 3,
     ByConsumer = 4,
     Census = 5,
+    Nacked = 6,
 }
 
 /// The payload of a stream's meta row.

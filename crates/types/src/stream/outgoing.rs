@@ -5,7 +5,7 @@ use super::{ConsumerState, Kind, Pending, Stream, StreamId};
 use crate::Result;
 use haypile_store::{Direction, Txn, View};
 
-/// Views of all rows of three kinds, each in the order of the groups' numbers.
+/// Views of all rows of four kinds, each in the order of the groups' numbers.
 pub struct GroupViews {
     /// Consumers of each group by their names.
     pub consumers: View,
@@ -13,6 +13,8 @@ pub struct GroupViews {
     pub pending: View,
     /// Pending entries of each group by the consumers' numbers, then by their ids.
     pub owned: View,
+    /// Pending entries of each group that have no consumer, in their order.
+    pub nacked: View,
 }
 
 impl Stream {
@@ -27,6 +29,7 @@ impl Stream {
             consumers: view(Kind::Consumer)?,
             pending: view(Kind::Pending)?,
             owned: view(Kind::ByConsumer)?,
+            nacked: view(Kind::Nacked)?,
         })
     }
 }
@@ -56,6 +59,14 @@ pub fn owned_in_row(group: u32, consumer: u32, row: &[u8]) -> Option<StreamId> {
         return None;
     }
     id_behind(row, size_of::<u32>())
+}
+
+/// Returns the id in a row of `GroupViews::nacked`, if it is one of this group.
+pub fn nacked_in_row(group: u32, row: &[u8], value: &[u8]) -> Option<StreamId> {
+    if group_of(row) != Some(group) {
+        return None;
+    }
+    Some(StreamId::from_bytes(value.try_into().ok()?))
 }
 
 /// Returns the id in the last bytes of a row's key, `at` bytes behind the group's number.

@@ -1,6 +1,7 @@
 //! Pending entries: delivered by a group and not acknowledged. Owns the two rows of a pending entry: one by its id,
 //! which says which consumer has it since when, and one by its consumer. They come and go together, and both are
-//! counted: by the group and by the consumer.
+//! counted: by the group and by the consumer. An entry that was handed back (XNACK) has no consumer: its second row is
+//! one by its place among such entries.
 //!
 //! A pending entry need not be an entry of the stream any more: XDEL and XTRIM leave it, as in Redis.
 
@@ -15,31 +16,74 @@ use haypile_store::{Direction, Key, Txn};
 use smallvec::SmallVec;
 use std::ops::{ControlFlow, RangeInclusive};
 
+/// The holder of a pending entry, with the name of the consumer borrowed or owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder<N> {
+    Consumer(N),
+    /// No consumer: the entry was handed back. `order` is its place among those of the group, by when that was.
+    Nobody {
+        order: u64,
+    },
+}
+
+impl<N: AsRef<[u8]>> Holder<N> {
+    /// Returns the name of the consumer; `None` if there is none.
+    pub fn consumer(&self) -> Option<&[u8]> {
+        match self {
+            Holder::Consumer(name) => Some(name.as_ref()),
+            Holder::Nobody { .. } => None,
+        }
+    }
+}
+
 /// The row of a pending entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending<'v> {
-    /// The time of the last delivery: Unix time in milliseconds.
+    /// The time of the last delivery: Unix time in milliseconds; 0 without consumer.
     pub delivered_ms: u64,
     /// The number of deliveries.
     pub deliveries: u64,
-    /// The name of the consumer that has it.
-    pub consumer: &'v [u8],
+    pub holder: Holder<&'v [u8]>,
 }
+
+/// A row of a pending entry but for the consumer's name.
+pub(super) type Fixed = SmallVec<[u8; 16]>;
 
 impl<'v> Pending<'v> {
     const FIXED_BYTES: usize = 16;
+    /// No other row is so short.
+    const UNOWNED_BYTES: usize = 14;
 
-    /// Returns all but the name of `delivered_ms: u64 | deliveries: u64 | the consumer's name`.
+    /// Returns all but the name of `delivered_ms: u64 | deliveries: u64 | the consumer's name`; without consumer
+    /// `deliveries: u64 | order: u48`.
     #[inline]
-    pub(super) fn encode(&self) -> [u8; Pending::FIXED_BYTES] {
-        (u128::from(self.delivered_ms) << 64 | u128::from(self.deliveries)).to_be_bytes()
+    pub(super) fn encode(&self) -> Fixed {
+        let mut bytes = Fixed::new();
+        match self.holder {
+            Holder::Consumer(_) => {
+                bytes.extend((u128::from(self.delivered_ms) << 64 | u128::from(self.deliveries)).to_be_bytes());
+            }
+            Holder::Nobody { order } => {
+                bytes.extend(self.deliveries.to_be_bytes());
+                bytes.extend(order.to_be_bytes()[2..].iter().copied());
+            }
+        }
+        bytes
     }
 
     #[inline]
     pub fn parse(value: &'v [u8]) -> Option<Pending<'v>> {
+        if value.len() == Pending::UNOWNED_BYTES {
+            let (deliveries, order) = value.split_first_chunk::<8>()?;
+            let mut place = [0; 8];
+            place[2..].copy_from_slice(order);
+            let holder = Holder::Nobody { order: u64::from_be_bytes(place) };
+            return Some(Pending { delivered_ms: 0, deliveries: u64::from_be_bytes(*deliveries), holder });
+        }
         let (fixed, consumer) = value.split_first_chunk::<{ Pending::FIXED_BYTES }>()?;
         let both = u128::from_be_bytes(*fixed);
-        Some(Pending { delivered_ms: (both >> 64) as u64, deliveries: both as u64, consumer })
+        let holder = Holder::Consumer(consumer);
+        Some(Pending { delivered_ms: (both >> 64) as u64, deliveries: both as u64, holder })
     }
 
     /// Returns the milliseconds since the last delivery.
@@ -144,19 +188,36 @@ impl Group<'_> {
 pub struct Held {
     pub delivered_ms: u64,
     pub deliveries: u64,
-    pub consumer: ConsumerName,
+    pub holder: Holder<ConsumerName>,
 }
+
+/// The highest number of deliveries that is reached by counting: Redis counts with a sign.
+const DELIVERIES_MAX: u64 = i64::MAX as u64;
 
 impl Held {
     /// Returns the milliseconds since the last delivery.
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.delivered_ms)
     }
+
+    /// Tells whether an entry has been idle for so long; one without consumer has been for ever.
+    pub fn is_idle(&self, now_ms: u64, idle_min_ms: u64) -> bool {
+        self.holder.consumer().is_none() || self.idle_ms(now_ms) >= idle_min_ms
+    }
+
+    /// Returns the number of deliveries with the next one.
+    pub fn delivered_again(&self) -> u64 {
+        if self.deliveries < DELIVERIES_MAX { self.deliveries + 1 } else { self.deliveries }
+    }
 }
 
 impl From<Pending<'_>> for Held {
-    fn from(Pending { delivered_ms, deliveries, consumer }: Pending<'_>) -> Held {
-        Held { delivered_ms, deliveries, consumer: consumer.into() }
+    fn from(Pending { delivered_ms, deliveries, holder }: Pending<'_>) -> Held {
+        let holder = match holder {
+            Holder::Consumer(name) => Holder::Consumer(name.into()),
+            Holder::Nobody { order } => Holder::Nobody { order },
+        };
+        Held { delivered_ms, deliveries, holder }
     }
 }
 
@@ -218,15 +279,20 @@ impl<'n> Edit<'n> {
         }
     }
 
-    /// Takes an entry away from its consumer.
+    /// Has an entry not pending any more.
     pub fn release(&mut self, txn: &mut Txn<'_>, id: StreamId, held: &Held) -> Result<()> {
         txn.delete_row(&self.group.pending_row(id))?;
-        self.take_from(txn, id, &held.consumer)?;
+        self.take_from(txn, id, held)?;
         self.group.state.pending = lowered(txn, self.group.state.pending, 1);
         Ok(())
     }
 
-    fn take_from(&mut self, txn: &mut Txn<'_>, id: StreamId, name: &[u8]) -> Result<()> {
+    /// Takes an entry away from its holder.
+    fn take_from(&mut self, txn: &mut Txn<'_>, id: StreamId, held: &Held) -> Result<()> {
+        let name = match &held.holder {
+            Holder::Consumer(name) => name,
+            Holder::Nobody { order } => return self.group.leave_zone(txn, *order),
+        };
         let Some(at) = self.find(txn, name)? else {
             return Err(damaged("the consumer of a pending entry", name));
         };
@@ -236,7 +302,7 @@ impl<'n> Edit<'n> {
         Ok(txn.delete_row(&self.group.by_consumer_row(number, id))?)
     }
 
-    /// Gives an entry to a consumer, with or without one before; `held` is the entry until now.
+    /// Gives an entry to a consumer, with or without a holder before; `held` is the entry until now.
     pub fn give(
         &mut self,
         txn: &mut Txn<'_>,
@@ -246,13 +312,14 @@ impl<'n> Edit<'n> {
         delivered_ms: u64,
         deliveries: u64,
     ) -> Result<()> {
-        let stays = held.is_some_and(|held| held.consumer == self.consumers[to.0].name);
+        let name = &self.consumers[to.0].name;
+        let stays = held.is_some_and(|held| held.holder.consumer() == Some(name));
         if let (Some(held), false) = (held, stays) {
-            self.take_from(txn, id, &held.consumer)?;
+            self.take_from(txn, id, held)?;
         }
         let consumer = &mut self.consumers[to.0];
-        let pending = Pending { delivered_ms, deliveries, consumer: &consumer.name };
-        txn.put_row(&self.group.pending_row(id), &[&pending.encode(), pending.consumer])?;
+        let pending = Pending { delivered_ms, deliveries, holder: Holder::Consumer(&consumer.name) };
+        txn.put_row(&self.group.pending_row(id), &[&pending.encode(), &consumer.name])?;
         if !stays {
             consumer.state.pending += 1;
             txn.put_row(&self.group.by_consumer_row(consumer.state.number, id), &[])?;
@@ -260,7 +327,17 @@ impl<'n> Edit<'n> {
         if held.is_none() {
             self.group.state.pending += 1;
         }
+        self.group.state.note_delivery(delivered_ms);
         Ok(())
+    }
+
+    /// Takes an entry from its holder, if it has one, and hands it back to the group, behind all others that were.
+    pub fn hand_back(&mut self, txn: &mut Txn<'_>, id: StreamId, held: Option<&Held>, deliveries: u64) -> Result<()> {
+        match held {
+            Some(held) => self.take_from(txn, id, held)?,
+            None => self.group.state.pending += 1,
+        }
+        self.group.enter_zone(txn, id, deliveries)
     }
 
     /// Writes the rows of the group and the consumers if they have changed.
@@ -278,10 +355,23 @@ mod tests {
 
     #[test]
     fn a_pending_entry_comes_apart_as_it_was_put_together() {
-        let pending = Pending { delivered_ms: 1 << 40, deliveries: 3, consumer: b"alice" };
-        let value = [&pending.encode()[..], pending.consumer].concat();
+        let pending = Pending { delivered_ms: 1 << 40, deliveries: 3, holder: Holder::Consumer(b"alice") };
+        let value = [&pending.encode()[..], b"alice"].concat();
         assert_eq!(Pending::parse(&value), Some(pending));
         assert_eq!(Pending::parse(&value[..15]), None, "cut off");
         assert_eq!((pending.idle_ms(5), pending.idle_ms((1 << 40) + 5)), (0, 5));
+        let unowned = Pending { delivered_ms: 0, deliveries: u64::MAX, holder: Holder::Nobody { order: 1 << 40 } };
+        assert_eq!(Pending::parse(&unowned.encode()), Some(unowned));
+        assert_eq!(Pending::parse(&unowned.encode()[..13]), None, "cut off");
+        let nameless = Pending { holder: Holder::Consumer(b""), ..pending };
+        assert_eq!(Pending::parse(&nameless.encode()), Some(nameless), "a consumer may have no name");
+    }
+
+    #[test]
+    fn deliveries_are_counted_up_to_the_highest_number_of_redis() {
+        let held = |deliveries| Held { delivered_ms: 0, deliveries, holder: Holder::Nobody { order: 0 } };
+        for (before, after) in [(0, 1), (DELIVERIES_MAX - 1, DELIVERIES_MAX), (DELIVERIES_MAX, DELIVERIES_MAX)] {
+            assert_eq!(held(before).delivered_again(), after);
+        }
     }
 }
