@@ -147,6 +147,21 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         commands: &["xinfo|stream"],
+        what: "The fields about producers (8.6), `idmp-duration` to `iids-duplicates`, are shown of streams that have had an \
+               idempotent ID or bounds of their own.",
+        why: "Otherwise the reply is that of 7.2, field by field.",
+        test: "idempotent_ids_are_those_of_the_model",
+    },
+    Difference {
+        commands: &["xadd", "xcfgset"],
+        what: "An idempotent ID is unknown from the moment at which its time is over; in Redis it may be known for a little longer. \
+               A stream has the bounds of the configuration until its first idempotent ID, in Redis those of its creation. XCFGSET \
+               does not forget more idempotent IDs than can be removed within `txn-bytes-max`: an error says so.",
+        why: "The time is looked at with each lookup, and a stream without producers has no row about them.",
+        test: "idempotent_ids_are_those_of_the_model",
+    },
+    Difference {
+        commands: &["xinfo|stream"],
         what: "`nacked-count` of a group (8.8) is shown by FULL where the group has entries without consumer.",
         why: "Otherwise the reply is that of 7.2, field by field.",
         test: "a_client_that_waits_to_claim_is_served_what_is_handed_back_and_what_is_new",

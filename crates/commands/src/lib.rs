@@ -90,6 +90,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         stream::COMMANDS,
         stream::group::COMMANDS,
         stream::nack::COMMANDS,
+        stream::idempotency::COMMANDS,
         stream::read_group::COMMANDS,
         stream::claim::COMMANDS,
         keys::COMMANDS,

@@ -34,7 +34,7 @@ macro_rules! cases {
     )*};
 }
 
-cases! { geo stream string bitmap hyperloglog hash hash_expire list counter lcs substring keys expire scan database object migrate set zset sort stream_group newer_commands stream_newer }
+cases! { geo stream string bitmap hyperloglog hash hash_expire list counter lcs substring keys expire scan database object migrate set zset sort stream_group newer_commands stream_newer stream_idempotent }
 
 #[test]
 fn no_file_of_cases_is_left_out() {

@@ -227,6 +227,59 @@ fn streams_of_8_6_and_8_8_are_read() {
     }
 }
 
+/// Idempotent IDs come along with their stream (`rdb.c`: form 26 of Redis 8.6), but for those whose time is over.
+#[test]
+fn idempotent_ids_come_along() {
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        for words in
+            ["XADD s IDMP p a * f v", "XADD s IDMP q a * f v", "XADD s IDMP p b * f v", "XADD s IDMP p a * f v"]
+        {
+            line(&mut client, words);
+        }
+        settle();
+        let payload = dump(&mut client, "s");
+        assert_eq!((Payload::check(&payload).unwrap().version, payload[0]), (13, 26));
+        assert!(payload == dump_at_once(store, client.now_ms, "s"));
+        assert_eq!(restore(&mut client, "t", &payload), "OK");
+        settle();
+        assert!(dump(&mut client, "t") == payload, "nothing is lost");
+        client.now_ms += 5;
+        for (name, id) in [("p a", "1700000000000-0"), ("q a", "1700000000000-1"), ("p b", "1700000000000-2")] {
+            assert_eq!(line(&mut client, &format!("XADD t IDMP {name} * f v")), id, "{name}");
+        }
+        // Much of it goes out from views.
+        line(&mut client, "XCFGSET s IDMP-MAXSIZE 9999");
+        for n in 0..3000 {
+            line(&mut client, &format!("XADD s IDMP producer:{} {n} * f v", n % 7));
+        }
+        settle();
+        let payload = dump(&mut client, "s");
+        assert!(payload == dump_at_once(store, client.now_ms, "s"));
+        assert_eq!(restore(&mut client, "u", &payload), "OK");
+        assert!(dump(&mut client, "u") == payload, "nothing is lost");
+        client.now_ms += 100_000;
+        assert_eq!(restore(&mut client, "late", &payload), "OK");
+        let info = ask(&mut client, &[b"XINFO", b"STREAM", b"late", b"FULL", b"COUNT", b"1"]).shown();
+        assert!(info.contains("\"pids-tracked\", 0, \"iids-tracked\", 0, \"iids-added\", 3003"), "{info}");
+    });
+    // Redis's bytes: a second, two IDs of each; producer `p` with `i` for 1-1; three added, two duplicates.
+    let store = memory_store();
+    let mut client = Client::new(&store);
+    let producers = [1, 2, 1, 1, b'p', 1, 1, b'i', 1, 1, 3, 2];
+    let payload = testing::sealed(&newer_stream(26, false, &producers));
+    assert_eq!(restore(&mut client, "s", &payload), "OK");
+    let info = ask(&mut client, &[b"XINFO", b"STREAM", b"s"]).shown();
+    let expected = "\"idmp-duration\", 1, \"idmp-maxsize\", 2, \"pids-tracked\", 0, \"iids-tracked\", 0, \"iids-added\", 3, \
+                    \"iids-duplicates\", 2";
+    assert!(info.contains(expected), "{info}");
+    let (none, twice) = ([0, 2, 0, 3, 2], [1, 2, 2, 1, b'p', 0, 1, b'p', 0, 3, 2]);
+    for producers in [&none[..], &twice] {
+        let refused = restore(&mut client, "refused", &testing::sealed(&newer_stream(26, false, producers)));
+        assert_eq!(refused, "ERR Bad data format", "{producers:?}");
+    }
+}
+
 /// A compressed string of `bytes` bytes, which claims to stand for `claimed`.
 fn compressed(bytes: usize, claimed: u32) -> Vec<u8> {
     let mut packed = Vec::new();

@@ -110,7 +110,9 @@ const ADDED_SINCE: &[&str] = &[
     "commandlog|len",
     "commandlog|reset",
     "xackdel",
+    "xcfgset",
     "xdelex",
+    "xidmprecord",
     "xnack",
 ];
 

@@ -57,7 +57,7 @@ const CALLS: &str = "
     zpopmax zset|zpopmin zset|zrandmember zset|zrange zset 0 -1|zrangebylex zset - +|zrangebyscore zset 0 9|zrangestore new zset 0 -1|zrank zset a
     zrem zset a|zremrangebylex zset - +|zremrangebyrank zset 0 0|zremrangebyscore zset 0 1|zrevrange zset 0 -1|zrevrangebylex zset + -
     zrevrangebyscore zset 9 0|zrevrank zset a|zscan zset 0|zscore zset a|zunion 2 zset zset2|zunionstore new 2 zset zset2
-    xack stream group 1-1|xackdel stream group IDS 1 1-1|xnack stream group FAIL IDS 1 1-1|xreadgroup GROUP group c2 CLAIM 1000000 STREAMS stream >|xdelex stream DELREF IDS 1 1-1|xadd stream 9-1 f v|xautoclaim stream group other 0 0|xclaim stream group other 0 1-1|xdel stream 1-1|xgroup CREATE stream g2 0
+    xack stream group 1-1|xackdel stream group IDS 1 1-1|xadd future IDMP p i * f v|xcfgset future IDMP-MAXSIZE 7|xidmprecord stream p i 1-1|xnack stream group FAIL IDS 1 1-1|xreadgroup GROUP group c2 CLAIM 1000000 STREAMS stream >|xdelex stream DELREF IDS 1 1-1|xadd stream 9-1 f v|xautoclaim stream group other 0 0|xclaim stream group other 0 1-1|xdel stream 1-1|xgroup CREATE stream g2 0
     xgroup CREATECONSUMER stream group c2|xgroup DELCONSUMER stream group c|xgroup DESTROY stream group|xgroup HELP|xgroup SETID stream group 0
     xinfo CONSUMERS stream group|xinfo GROUPS stream|xinfo HELP|xinfo STREAM stream|xlen stream|xpending stream group|xrange stream - +
     xread STREAMS stream 0|xreadgroup GROUP group c STREAMS stream >|xrevrange stream + -|xsetid stream 9-9|xtrim stream MAXLEN 1
@@ -101,7 +101,7 @@ const ENDS_THE_PROCESS: &[&str] = &["debug PANIC", "debug SEGFAULT"];
 const PREPARED: &str = "
     SET str value|SET n 10|SETBIT bits 7 1|SET deadline v EX 1000|RPUSH list a b c|RPUSH list2 x|HSET hash a 1 b 2 n 3 d 4|HEXPIRE hash 1000 FIELDS 1 d
     ACL SETUSER bob on >right ~* &* +@all|SADD set a b c|SADD set2 b c d|ZADD zset 1 a 2 b|ZADD zset2 2 b 3 c|GEOADD geo 13.361389 38.115556 a 15.087269 37.502669 b|PFADD hll a b|PFADD hll2 c
-    XADD stream 1-1 f v|XADD stream 2-1 f v|XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 1 STREAMS stream >|SET cold value
+    XADD future 99999999999999-1 f v|XADD stream 1-1 f v|XADD stream 2-1 f v|XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 1 STREAMS stream >|SET cold value
     FUNCTION LOAD #!lua␣name=lib␤redis.register_function('put',function(k)redis.call('publish','channel','m')return␣redis.call('set',k[1],1)end)redis.register_function{function_name='look',flags={'no-writes'},callback=function(k)return␣redis.call('get',k[1])end}
 ";
 

@@ -1,5 +1,5 @@
 //! The bounds up to which Redis would hold a value compactly: OBJECT ENCODING reports collections by them, and they say
-//! whether a HyperLogLog is sparse. Never says how anything is stored.
+//! whether a HyperLogLog is sparse; and the bounds that new streams get. Never says how anything is stored.
 
 use haypile_store::{Store, TUNABLES, Txn};
 
@@ -20,10 +20,14 @@ pub enum EncodingLimit {
     StreamNodeEntries,
     /// The most bytes of a sparse HyperLogLog.
     HllSparseBytes,
+    /// Seconds for which a new stream knows an idempotent ID.
+    IdempotentSeconds,
+    /// Idempotent IDs of a producer that a new stream keeps.
+    IdempotentIds,
 }
 
 /// Each bound with its directive and Redis's default, in the order of the enumeration.
-pub const LIMITS: [(EncodingLimit, &str, i64); 10] = [
+pub const LIMITS: [(EncodingLimit, &str, i64); 12] = [
     (EncodingLimit::HashEntries, "hash-max-listpack-entries", 512),
     (EncodingLimit::HashValue, "hash-max-listpack-value", 64),
     (EncodingLimit::ListSize, "list-max-listpack-size", -2),
@@ -34,6 +38,8 @@ pub const LIMITS: [(EncodingLimit, &str, i64); 10] = [
     (EncodingLimit::ZsetValue, "zset-max-listpack-value", 64),
     (EncodingLimit::StreamNodeEntries, "stream-node-max-entries", 100),
     (EncodingLimit::HllSparseBytes, "hll-sparse-max-bytes", 3000),
+    (EncodingLimit::IdempotentSeconds, "stream-idmp-duration", 100),
+    (EncodingLimit::IdempotentIds, "stream-idmp-maxsize", 100),
 ];
 
 const _: () = {

@@ -231,7 +231,22 @@ fn the_rows_of_the_page_of_consumer_groups_are_those_of_the_store() {
     assert_eq!(rows_of(second), rows_of_groups(&mut db), "the page's second example");
 }
 
-/// The rows of consumer groups of the only stream, without what all keys begin with.
+#[test]
+fn the_rows_of_the_page_of_producers_are_those_of_the_store() {
+    let mut db = Db::new();
+    db.run(|txn| {
+        let (key, id) = (txn.key(b"s"), StreamId::new(1_700_000_000_000, 0));
+        let mut stream = Stream::create(txn, &key).expect("writes");
+        stream.append(txn, &key, id, [&b"f"[..], b"v"].into_iter()).expect("writes");
+        let mut producers = stream.edit_producers(txn).expect("reads");
+        producers.add(txn, b"ann", b"a1", id).expect("writes");
+        producers.save(txn, &key).expect("writes");
+        stream.save(txn, &key).expect("writes");
+    });
+    assert_eq!(rows_of(include_str!("../../../docs/format/stream_producers.md")), rows_of_groups(&mut db));
+}
+
+/// The rows of consumer groups and producers of the only stream, without what all keys begin with.
 fn rows_of_groups(db: &mut Db) -> Vec<String> {
     const PREFIX_BYTES: usize = 15;
     let rows = db.rows();

@@ -57,6 +57,7 @@ const XINFO_STREAM: Command = Command {
             "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields",
         ),
         ("7.2.0", "Added the `active-time` field, and changed the meaning of `seen-time`."),
+        ("8.6.0", "Added the `idmp-*`, `pids-tracked`, `iids-*` fields."),
     ],
     ..Command::USUAL
 };
@@ -80,6 +81,18 @@ fn stream(txn: &mut Txn, args: Args) -> Result<Reply> {
         number("entries-added", head.entries_added),
         (Reply::bulk("recorded-first-entry-id"), id::reply(head.first)),
     ];
+    if let Some(producers) = stream.producers(txn)? {
+        let (pids, ids) = producers.known(txn)?;
+        let state = producers.state;
+        fields.extend([
+            number("idmp-duration", state.duration_s.into()),
+            number("idmp-maxsize", state.ids_max.into()),
+            number("pids-tracked", pids),
+            number("iids-tracked", ids),
+            number("iids-added", state.added),
+            number("iids-duplicates", state.duplicates),
+        ]);
+    }
     match full {
         None => fields.extend([
             number("groups", stream.groups(txn)?.into()),

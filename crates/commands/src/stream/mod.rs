@@ -1,5 +1,6 @@
 //! The commands that change streams: XADD, XDEL, XTRIM, XSETID, and XLEN. Reads of ranges are in `range.rs`, XREAD in
-//! `read.rs`, XINFO in `info.rs`, XDELEX and XACKDEL in `removal.rs`, and how ids are written in `id.rs`.
+//! `read.rs`, XINFO in `info.rs`, XDELEX and XACKDEL in `removal.rs`, the names that
+//! producers give their entries in `idempotency.rs`, and how ids are written in `id.rs`.
 //!
 //! Owns their options, replies and events. Never builds a row: how a stream lies there belongs to `haypile-types`.
 
@@ -8,6 +9,7 @@ pub(crate) mod footprint;
 pub(crate) mod group;
 pub(crate) mod group_info;
 pub(crate) mod id;
+pub(crate) mod idempotency;
 pub(crate) mod info;
 pub(crate) mod nack;
 pub(crate) mod range;
@@ -18,6 +20,7 @@ pub(crate) mod removal;
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::stream::id::Wanted;
+use crate::stream::idempotency::Named;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
@@ -45,7 +48,8 @@ const XADD: Command = Command {
     arity: Arity::at_least(5),
     keys: Keys::first(1).rw(&[Use::Update]).noting("UPDATE instead of INSERT because of the optional trimming feature"),
     summary: "Adds an entry to a stream, which comes to be if there is none.",
-    syntax: "key [NOMKSTREAM@6.2.0] [condition@8.2.0=(KEEPREF | DELREF | ACKED)] [trim=(strategy=(MAXLEN | MINID@6.2.0) [operator=('=' equal:pure-token | '~' approximately:pure-token)] \
+    syntax: "key [NOMKSTREAM@6.2.0] [condition@8.2.0=(KEEPREF | DELREF | ACKED)] \
+             [idmp@8.6.0=(IDMPAUTO producer-id:string | IDMP named=(producer-id:string idempotent-id:string))] [trim=(strategy=(MAXLEN | MINID@6.2.0) [operator=('=' equal:pure-token | '~' approximately:pure-token)] \
              threshold:string [LIMIT count@6.2.0])] id_or_auto=('*' auto_id:pure-token | id) field_value=(field value)...",
     complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
     access: Access::Write,
@@ -56,6 +60,7 @@ const XADD: Command = Command {
         ("6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."),
         ("7.0.0", "Added support for the `<ms>-*` explicit ID form."),
         ("8.2.0", "Added the `KEEPREF`, `DELREF` and `ACKED` options."),
+        ("8.6.0", "Added the `IDMP` and `IDMPAUTO` options."),
     ],
     ..Command::USUAL
 };
@@ -77,6 +82,17 @@ fn xadd(txn: &mut Txn, args: Args) -> Result<Reply> {
         None if asked.only_existing => return Ok(Reply::Null),
         None => Stream::create(txn, &key)?,
     };
+    let mut named = match &asked.named {
+        None => None,
+        Some(named) => Some((stream.edit_producers(txn)?, named.producer, named.name(args.iter_from(asked.at)))),
+    };
+    if let Some((producers, producer, name)) = &mut named
+        && let Some(id) = producers.find(txn, producer, name)?
+    {
+        producers.state.duplicates += 1;
+        producers.save(txn, &key)?;
+        return Ok(id::reply(id));
+    }
     let id = next_id(wanted, stream.head.last, txn.now_ms())?;
     if args.iter_from(asked.at).map(<[u8]>::len).sum::<usize>() > ENTRY_BYTES_MAX {
         return Err(Error::text("ERR Elements are too large to be stored"));
@@ -86,6 +102,10 @@ fn xadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     if is_new {
         // The event of the new key comes before the one of its entry.
         stream.save(txn, &key)?;
+    }
+    if let Some((producers, producer, name)) = &mut named {
+        producers.add(txn, producer, name, id)?;
+        producers.save(txn, &key)?;
     }
     txn.on_event(event::STREAM, "xadd", &key);
     let trimmed = match asked.trim {
@@ -124,8 +144,10 @@ fn trim_and_tell(txn: &mut Txn, key: &Key, stream: &mut Stream, trim: Trim) -> R
 }
 
 /// The options of XADD and XTRIM.
-struct Options {
+struct Options<'a> {
     trim: Option<Trim>,
+    /// The name of XADD's entry.
+    named: Option<Named<'a>>,
     only_existing: bool,
     /// XADD's id.
     wanted: Option<Wanted>,
@@ -138,10 +160,10 @@ const NODES_AT_ONCE: i64 = 100;
 const LIMIT_USUAL: i64 = 10_000;
 const LIMIT_MAX: i64 = 1_000_000;
 
-impl Options {
-    fn parse(txn: &Txn, args: Args, adds: bool) -> Result<Options> {
+impl<'a> Options<'a> {
+    fn parse(txn: &Txn, args: Args<'a>, adds: bool) -> Result<Options<'a>> {
         let (mut bound, mut is_approximate, mut limit, mut policy) = (None, false, None, None);
-        let mut options = Options { trim: None, only_existing: false, wanted: None, at: args.len() };
+        let mut options = Options { trim: None, named: None, only_existing: false, wanted: None, at: args.len() };
         let mut i = 2;
         while i < args.len() {
             let more = args.len() - 1 - i;
@@ -171,8 +193,16 @@ impl Options {
                 options.only_existing = true;
             } else if let (None, Some(given)) = (policy, removal::policy(args, i)) {
                 policy = Some(given);
+            } else if adds && let Some((named, count)) = Named::parse(args, i, options.named.is_none())? {
+                options.named = Some(named);
+                i += count - 1;
             } else if adds {
                 options.wanted = Some(id::wanted(args, i)?);
+                if options.named.is_some() {
+                    return Err(Error::text(
+                        "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs",
+                    ));
+                }
                 break;
             } else {
                 return Err(Error::Syntax);

@@ -9,7 +9,8 @@ use haypile_rdb::{Idempotency, Kind, Output, Part, StreamHead, StreamId as RdbId
 use haypile_store::{Direction, Key, Stop, Txn, View};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::Entry;
-use haypile_types::stream::{self, ConsumerState, Fields, GroupState, GroupViews, Maker, Past, Stream, StreamId};
+use haypile_types::stream::{self, ConsumerState, Fields, GroupState, GroupViews, Maker, Past};
+use haypile_types::stream::{ProducerState, Stream, StreamId};
 use std::io;
 use std::ops::ControlFlow;
 
@@ -25,7 +26,12 @@ fn from_rdb(id: RdbId) -> StreamId {
 pub(super) fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
     let (stream, mut nacked) = (Stream::of(key, entry)?, false);
     stream.visit_groups(txn, |_, state| nacked |= state.nacked > 0)?;
-    Ok(if nacked { Kind::NackedStream } else { Kind::Stream })
+    let has_producers = stream.producers(txn)?.is_some();
+    Ok(match (nacked, has_producers) {
+        (true, _) => Kind::NackedStream,
+        (false, true) => Kind::IdempotentStream,
+        (false, false) => Kind::Stream,
+    })
 }
 
 pub(super) fn write<O: Output>(
@@ -43,17 +49,50 @@ pub(super) fn write<O: Output>(
     let head = head(txn, &stream)?;
     writer.stream(&head).map_err(unwritten)?;
     write_groups(txn, &stream, head.groups, kind, writer)?;
-    if kind == Kind::Stream { Ok(()) } else { put_idempotency(writer).map_err(unwritten) }
+    if kind == Kind::Stream { Ok(()) } else { write_producers(txn, &stream, writer) }
 }
 
 /// Seconds for which Redis keeps an idempotent ID, and how many of a producer, unless it is told otherwise.
 const DURATION_S: u64 = 100;
 const IDS_MAX: u64 = 100;
 
-/// Writes that the stream has no producers.
-fn put_idempotency<O: Output>(writer: &mut Writer<O>) -> io::Result<()> {
-    writer.idempotency(&Idempotency { duration_s: DURATION_S, ids_max: IDS_MAX, producers: 0 })?;
-    writer.idempotency_counts(0, 0)
+/// The producers of a stream on their way out: the bounds and counts, and the producers in the order of their numbers,
+/// in which the rows of their idempotent IDs lie, too.
+struct Kept {
+    bounds: Idempotency,
+    added: u64,
+    duplicates: u64,
+    producers: Vec<(Vec<u8>, ProducerState)>,
+}
+
+impl Kept {
+    fn of(txn: &mut Txn, stream: &Stream) -> Result<Kept> {
+        let Some(found) = stream.producers(txn)? else {
+            let bounds = Idempotency { duration_s: DURATION_S, ids_max: IDS_MAX, producers: 0 };
+            return Ok(Kept { bounds, added: 0, duplicates: 0, producers: Vec::new() });
+        };
+        let state = found.state;
+        if state.ids > ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        let producers = found.list(txn)?;
+        let (duration_s, ids_max) = (state.duration_s.into(), state.ids_max.into());
+        let bounds = Idempotency { duration_s, ids_max, producers: producers.len() as u64 };
+        Ok(Kept { bounds, added: state.added, duplicates: state.duplicates, producers })
+    }
+}
+
+fn write_producers<O: Output>(txn: &mut Txn, stream: &Stream, writer: &mut Writer<O>) -> Result<()> {
+    let kept = Kept::of(txn, stream)?;
+    writer.idempotency(&kept.bounds).map_err(unwritten)?;
+    for (name, state) in &kept.producers {
+        writer.producer(name, state.ids.into()).map_err(unwritten)?;
+        let Some(producers) = stream.producers(txn)? else { return Err(unwritten(damaged())) };
+        let mut walk = Walk::new(state.ids.into());
+        producers.visit(txn, state, |id, name| walk.each(|| writer.idempotent(name, to_rdb(id))))?;
+        walk.end()?;
+    }
+    writer.idempotency_counts(kept.added, kept.duplicates).map_err(unwritten)
 }
 
 /// Nodes that the entries lie in.
@@ -230,6 +269,8 @@ pub(super) struct Outgoing {
     node: Node,
     groups: std::vec::IntoIter<(Vec<u8>, GroupState)>,
     views: Option<GroupViews>,
+    /// The producers, and the rows of their idempotent IDs.
+    kept: Option<(Kept, View)>,
     next: Next,
 }
 
@@ -241,6 +282,8 @@ enum Next {
     Consumer { group: GroupState, consumers: Consumers },
     Owned { group: GroupState, consumers: Consumers, number: u32, missing: u64 },
     Nacked { group: GroupState, missing: u64 },
+    Producer(std::vec::IntoIter<(Vec<u8>, ProducerState)>),
+    Idempotent { producers: std::vec::IntoIter<(Vec<u8>, ProducerState)>, number: u32, missing: u32 },
     End,
 }
 
@@ -252,10 +295,14 @@ impl Outgoing {
         let (nodes, head) = (nodes(txn, &stream)?, head(txn, &stream)?);
         let groups = groups(txn, &stream, head.groups)?;
         let views = if groups.is_empty() { None } else { Some(stream.view_groups(txn)?) };
+        let kept = match kind {
+            Kind::Stream => None,
+            _ => Some((Kept::of(txn, &stream)?, stream.view_idempotent(txn)?)),
+        };
         let entries = stream.view(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward)?;
         let (grouping, node) = Default::default();
         let (missing, groups, next) = (head.length, groups.into_iter(), Next::Entries);
-        Ok(Outgoing { kind, nodes, head, entries, missing, grouping, node, groups, views, next })
+        Ok(Outgoing { kind, nodes, head, entries, missing, grouping, node, groups, views, kept, next })
     }
 
     pub fn begin<O: Output>(&self, writer: &mut Writer<O>) -> io::Result<()> {
@@ -268,7 +315,7 @@ impl Outgoing {
         self.next = match next {
             Next::Entries => self.entry(writer)?,
             Next::Group => {
-                let Some((name, group)) = self.groups.next() else { return self.end(writer) };
+                let Some((name, group)) = self.groups.next() else { return self.begin_producers(writer) };
                 put_group(writer, &name, &group)?;
                 Next::Pending { group, missing: group.pending }
             }
@@ -301,6 +348,22 @@ impl Outgoing {
                 writer.owned(to_rdb(id))?;
                 Next::Owned { group, consumers, number, missing: missing - 1 }
             }
+            Next::Producer(mut producers) => match producers.next() {
+                None => self.end(writer)?,
+                Some((name, state)) => {
+                    writer.producer(&name, state.ids.into())?;
+                    Next::Idempotent { producers, number: state.number, missing: state.ids }
+                }
+            },
+            Next::Idempotent { producers, missing: 0, .. } => Next::Producer(producers),
+            Next::Idempotent { producers, number, missing } => {
+                let row = self.kept.as_mut().and_then(|(_, view)| view.next_row().transpose()).transpose()?;
+                let (row, _) = row.ok_or_else(damaged)?;
+                let found = stream::idempotent_in_row(&row).filter(|(of, ..)| *of == number);
+                let (_, id, name) = found.ok_or_else(damaged)?;
+                writer.idempotent(name, to_rdb(id))?;
+                Next::Idempotent { producers, number, missing: missing - 1 }
+            }
             Next::Nacked { missing: 0, .. } => Next::Group,
             Next::Nacked { group, missing } => {
                 let (row, value) = self.views()?.nacked.next_row()?.ok_or_else(damaged)?;
@@ -311,14 +374,21 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// Writes what comes behind the groups; whether there was anything.
-    fn end<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<bool, Broken> {
+    /// Begins with what is kept of producers, behind the groups; whether there is anything.
+    fn begin_producers<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<bool, Broken> {
         self.next = Next::End;
-        if self.kind == Kind::Stream {
-            return Ok(false);
-        }
-        put_idempotency(writer)?;
+        let Some((kept, _)) = &mut self.kept else { return Ok(false) };
+        writer.idempotency(&kept.bounds)?;
+        self.next = Next::Producer(std::mem::take(&mut kept.producers).into_iter());
         Ok(true)
+    }
+
+    /// Writes what comes behind the producers.
+    fn end<O: Output>(&mut self, writer: &mut Writer<O>) -> io::Result<Next> {
+        if let Some((kept, _)) = &self.kept {
+            writer.idempotency_counts(kept.added, kept.duplicates)?;
+        }
+        Ok(Next::End)
     }
 
     fn entry<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<Next, Broken> {
@@ -384,7 +454,18 @@ pub(super) fn take(maker: &mut Maker, txn: &mut Txn, key: &Key, part: Part<'_>) 
         }
         Part::Owned(id) => (0, maker.give(txn, from_rdb(id))?),
         Part::Nacked(id) => (0, maker.hand_back(txn, from_rdb(id))?),
-        Part::Idempotency(_) | Part::Producer { .. } | Part::Idempotent { .. } | Part::IdempotencyCounts { .. } => {
+        Part::Idempotency(Idempotency { duration_s, ids_max, .. }) => {
+            // The reader has checked that both are within Redis's bounds.
+            maker.set_bounds(txn, key, duration_s as u32, ids_max as u32)?;
+            (0, true)
+        }
+        Part::Producer { name, .. } => (name.len(), maker.add_producer(name)),
+        Part::Idempotent { name, id } => {
+            maker.add_idempotent(txn, name, from_rdb(id))?;
+            (name.len(), true)
+        }
+        Part::IdempotencyCounts { added, duplicates } => {
+            maker.set_counts(added, duplicates);
             (0, true)
         }
         Part::Ahead { .. } | Part::String(_) | Part::Element(_) | Part::Scored(..) | Part::Field { .. } => {

@@ -34,6 +34,18 @@ pub(super) const ROWS: &[Row] = &[
         "100",
         "Entries of a stream that an approximate trim removes together.",
     ),
+    Row::limit(
+        "stream-idmp-duration",
+        unit(1, 86_400, "seconds"),
+        "100",
+        "Time for which a stream knows the idempotent ID of an entry, unless XCFGSET says otherwise.",
+    ),
+    Row::limit(
+        "stream-idmp-maxsize",
+        int(1, 10_000),
+        "100",
+        "Idempotent IDs that a stream knows of a producer, unless XCFGSET says otherwise.",
+    ),
     Row::harmless(
         "busy-reply-threshold",
         unit(0, i64::MAX, "milliseconds"),

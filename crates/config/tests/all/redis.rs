@@ -361,7 +361,7 @@ fn config_get_finds_the_names_that_redis_finds() {
         &["[z-A]*"],
         &["\\timeout"],
     ];
-    // New in 7.2, or ours.
+    // New in 7.2 or later, or ours.
     let only_here = |name: &String| {
         let row = table::find(name.as_bytes()).expect("it was found").row;
         row.ours
@@ -371,6 +371,8 @@ fn config_get_finds_the_names_that_redis_finds() {
                 "set-max-listpack-value",
                 "locale-collate",
                 "cluster-announce-human-nodename",
+                "stream-idmp-duration",
+                "stream-idmp-maxsize",
             ]
             .contains(&row.name)
     };

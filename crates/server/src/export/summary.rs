@@ -124,10 +124,12 @@ impl fmt::Display for Summary {
         self.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
         if self.version > VERSION {
             let version = self.version;
-            writeln!(
-                out,
-                "fields of hashes have deadlines: Redis before 7.4 does not load this file (RDB version {version})"
-            )?;
+            let (what, since) = match version {
+                ..=12 => ("fields of hashes have deadlines", "7.4"),
+                13 => ("streams know idempotent IDs", "8.6"),
+                _ => ("streams have pending entries without consumer", "8.8"),
+            };
+            writeln!(out, "{what}: Redis before {since} does not load this file (RDB version {version})")?;
         }
         let (seconds, mb) = (self.begun.elapsed().as_secs_f64(), self.bytes as f64 / 1e6);
         let per_s = |amount: f64| amount / seconds.max(1e-9);

@@ -6,7 +6,7 @@
 
 use super::Ended;
 use super::server::{Link, head_words};
-use haypile_rdb::{Fields, Kind, Part, StreamId};
+use haypile_rdb::{Fields, Idempotency, Kind, Part, StreamId};
 use haypile_resp::Reply;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -29,6 +29,7 @@ pub struct Long {
     /// The name of the last group.
     group: Vec<u8>,
     consumer: Vec<u8>,
+    producer: Vec<u8>,
     /// When and how often each pending entry of the group was delivered.
     pending: HashMap<StreamId, (u64, u64)>,
     /// The elements so far: bytes of a string, entries of a stream.
@@ -70,6 +71,7 @@ impl Long {
             gathered: Gathered::default(),
             group: Vec::new(),
             consumer: Vec::new(),
+            producer: Vec::new(),
             pending: HashMap::new(),
             elements: 0,
             may_lapse: false,
@@ -134,9 +136,20 @@ impl Long {
             // A pending entry that was deleted is not taken: no consumer could read it any more.
             Part::Owned(id) => return self.claim(link, id),
             Part::Nacked(id) => return self.hand_back(link, id),
-            Part::Idempotency(_) | Part::Producer { .. } | Part::Idempotent { .. } | Part::IdempotencyCounts { .. } => {
+            Part::Idempotency(Idempotency { duration_s, ids_max, .. }) => {
+                let (duration, most) = (duration_s.to_string(), ids_max.to_string());
+                let words = [b"XCFGSET", &self.temporary[..], b"IDMP-DURATION", duration.as_bytes(), b"IDMP-MAXSIZE"];
+                let words: Vec<&[u8]> = words.into_iter().chain([most.as_bytes()]).collect();
+                return self.step(link, &words);
+            }
+            Part::Producer { name, .. } => {
+                self.producer.clear();
+                self.producer.extend_from_slice(name);
                 return Ok(());
             }
+            // One whose entry is gone is not noted, as in the files of commands that Redis writes.
+            Part::Idempotent { name, id } => return self.record(link, name, id),
+            Part::IdempotencyCounts { .. } => return Ok(()),
         }
         self.elements += 1;
         if self.gathered.is_full() { self.send_gathered(link) } else { Ok(()) }
@@ -184,6 +197,16 @@ impl Long {
         let words = [b"XNACK", &self.temporary[..], &self.group, b"FAIL", b"IDS", b"1", id.as_bytes(), b"RETRYCOUNT"];
         let words: Vec<&[u8]> = words.into_iter().chain([deliveries.as_bytes(), b"FORCE"]).collect();
         self.step(link, &words)
+    }
+
+    fn record(&self, link: &mut Link, name: &[u8], id: StreamId) -> Result<(), Ended> {
+        let (name_of_key, id) = (&self.temporary[..], id_text(id));
+        let bounds = [id.as_bytes(), id.as_bytes()];
+        let words: Vec<&[u8]> = [b"XRANGE", name_of_key].into_iter().chain(bounds).collect();
+        if link.call(&words)? == Reply::Array(Vec::new()) {
+            return Ok(());
+        }
+        self.step(link, &[b"XIDMPRECORD", name_of_key, &self.producer, name, id.as_bytes()])
     }
 
     fn send_gathered(&mut self, link: &mut Link) -> Result<(), Ended> {

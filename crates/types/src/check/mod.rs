@@ -17,6 +17,7 @@ mod list;
 mod set;
 mod stream;
 mod stream_group;
+mod stream_producers;
 mod string;
 mod tree;
 mod zset;

@@ -4,6 +4,7 @@ use super::collection::check_count;
 use super::objects::ObjectRows;
 use super::place::Report;
 use super::stream_group::Groups;
+use super::stream_producers::ProducersRows;
 use crate::stream::{Fields, Head, Kind, StreamId};
 use haypile_store::base::BaseError;
 
@@ -31,15 +32,20 @@ pub(super) fn check_rows(
     let Some(head) = Head::parse(payload) else { return Ok(()) };
     let mut entries = Entries { count: 0, first: None, last: StreamId::MIN };
     let (mut groups, look) = (Groups::default(), rows.look());
+    let mut producers = ProducersRows::default();
     while let Some((element, value)) = rows.data.next()? {
         match element.split_first() {
             Some((kind, rest)) if *kind == Kind::Entry as u8 => entries.check(rest, value, report),
+            Some((kind, rest)) if (Kind::Producers as u8..Kind::End as u8).contains(kind) => {
+                producers.check(*kind, rest, value, report)
+            }
             Some((kind, rest)) => groups.check(*kind, rest, value, report),
             None => report.add("there is a row without a kind"),
         }
     }
     entries.finish(&head, report);
     groups.finish(look, report)?;
+    producers.finish(report);
     rows.expect_no_scores(report)
 }
 

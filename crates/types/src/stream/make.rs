@@ -1,13 +1,14 @@
 //! Streams that are made as a whole, of entries whose ids ascend. They may have any size: the rows of an object that
 //! nothing names until it is complete are written ahead. The groups come after the entries, each with all its pending
-//! entries, then their consumers.
+//! entries, then their consumers. What is kept of producers comes last.
 //!
 //! A pending entry without consumer yet lies among those of a consumer number that no group gives out.
 
 use super::group::Group;
-use super::{Consumer, ConsumerName, GroupState, Head, Holder, Pending, Stream, StreamId};
+use super::{Consumer, ConsumerName, GroupState, Head, Holder, Pending, Producers, ProducersState, Stream, StreamId};
 use crate::Result;
 use haypile_store::{Key, Txn};
+use std::collections::HashSet;
 
 /// A new stream.
 #[derive(Default)]
@@ -16,6 +17,13 @@ pub struct Maker {
     /// The group in the making.
     group: Option<Growing>,
     consumer: Option<Consumer>,
+    producers: Option<Producers>,
+    /// The state of a stream without producers and bounds of its own.
+    without_producers: Option<ProducersState>,
+    /// The producer in the making.
+    producer: Option<Vec<u8>>,
+    /// The names of all producers.
+    named: HashSet<Vec<u8>>,
 }
 
 /// A group as far as it is known.
@@ -177,10 +185,48 @@ impl Maker {
         Ok(())
     }
 
+    /// Sets the bounds of what is kept of producers, behind the groups.
+    pub fn set_bounds(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, duration_s: u32, ids_max: u32) -> Result<()> {
+        self.end_group(txn, key)?;
+        let mut producers = self.stream(txn, key)?.edit_producers(txn)?;
+        self.without_producers = Some(producers.state);
+        producers.state = ProducersState { duration_s, ids_max, ..producers.state };
+        self.producers = Some(producers);
+        Ok(())
+    }
+
+    /// Begins with a producer; returns whether there was none of this name.
+    pub fn add_producer(&mut self, name: &[u8]) -> bool {
+        self.producer = Some(name.to_vec());
+        self.named.insert(name.to_vec())
+    }
+
+    /// Adds an idempotent ID of the producer, unless there is one of this name or its time is over.
+    pub fn add_idempotent(&mut self, txn: &mut Txn<'_>, name: &[u8], id: StreamId) -> Result<()> {
+        let (Some(producers), Some(producer)) = (&mut self.producers, &self.producer) else {
+            unreachable!("idempotent IDs follow their producer")
+        };
+        if producers.state.is_over(id, txn.now_ms()) || producers.find(txn, producer, name)?.is_some() {
+            return Ok(());
+        }
+        producers.add(txn, producer, name, id)
+    }
+
+    /// Sets how many entries were ever added, and not added, behind the producers.
+    pub fn set_counts(&mut self, added: u64, duplicates: u64) {
+        if let Some(producers) = &mut self.producers {
+            producers.state = ProducersState { added, duplicates, ..producers.state };
+        }
+    }
+
     /// Gives the stream, without deadline, to a key that is absent. Every pending entry has a consumer or was handed
     /// back.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         self.end_group(txn, key)?;
+        // Newer versions of Redis write about producers of every stream.
+        if let Some(producers) = self.producers.as_mut().filter(|kept| self.without_producers != Some(kept.state)) {
+            producers.save(txn, key)?;
+        }
         self.stream(txn, key)?.save(txn, key)
     }
 }

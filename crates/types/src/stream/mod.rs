@@ -34,6 +34,8 @@ mod reading;
 
 mod references;
 
+mod idempotency;
+
 mod trim_by;
 
 mod outgoing;
@@ -43,6 +45,7 @@ pub use consumer::{Consumer, ConsumerName, ConsumerState};
 pub use entries::{ELEMENT_BYTES, ENTRY_BYTES_MAX, Fields, element_of, id_of};
 pub use group::{Census, Group, GroupState};
 pub use id::StreamId;
+pub use idempotency::{DURATION_S_MAX, IDS_MAX, ProducerState, Producers, ProducersState, idempotent_in_row};
 pub use make::{Maker, Past};
 pub use outgoing::{GroupViews, consumer_in_row, nacked_in_row, owned_in_row, pending_in_row};
 pub use pending::{Edit, Held, Holder, Pending, Place};
@@ -61,6 +64,13 @@ pub enum Kind {
     ByConsumer = 4,
     Census = 5,
     Nacked = 6,
+    Producers = 7,
+    Producer = 8,
+    Idempotent = 9,
+    OfProducer = 10,
+    ByAge = 11,
+    /// No row is of this kind, nor of one behind.
+    End = 12,
 }
 
 /// The payload of a stream's meta row.

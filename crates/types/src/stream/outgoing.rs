@@ -5,7 +5,7 @@ use super::{ConsumerState, Kind, Pending, Stream, StreamId};
 use crate::Result;
 use haypile_store::{Direction, Txn, View};
 
-/// Views of all rows of four kinds, each in the order of the groups' numbers.
+/// Views of all rows of groups, each in the order of the groups' numbers.
 pub struct GroupViews {
     /// Consumers of each group by their names.
     pub consumers: View,
@@ -18,6 +18,13 @@ pub struct GroupViews {
 }
 
 impl Stream {
+    /// Returns the rows of idempotent IDs, in the order of the producers' numbers, as a view of this moment.
+    pub fn view_idempotent(&self, txn: &mut Txn<'_>) -> Result<View> {
+        let rows = self.rows();
+        let (from, until) = (rows.data(&[Kind::OfProducer as u8]), rows.data(&[Kind::ByAge as u8]));
+        Ok(txn.view(&from, &until, Direction::Forward)?)
+    }
+
     /// Returns the rows of all groups as views of this moment.
     pub fn view_groups(&self, txn: &mut Txn<'_>) -> Result<GroupViews> {
         let rows = self.rows();
