@@ -29,6 +29,16 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
+impl Listener {
+    /// Returns another handle on a TCP socket.
+    pub fn try_clone_tcp(&self) -> io::Result<std::net::TcpListener> {
+        match self {
+            Listener::Tcp(socket) | Listener::Tls(socket) => socket.try_clone(),
+            Listener::Unix(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
 /// The place of a TCP socket that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -64,7 +74,13 @@ pub fn places(config: &Config) -> Result<Vec<(Place, &Bind)>, CannotListen> {
     for (port, is_encrypted) in [(config.port, false), (config.tls.port, true)] {
         for bind in config.bind.iter().filter(|_| port > 0) {
             let found = addresses(bind, port).map_err(|text| CannotListen { directive: BIND, text })?;
-            places.extend(found.into_iter().map(|address| (Place { address, is_encrypted }, bind)));
+            for address in found {
+                let place = Place { address, is_encrypted };
+                // Several names may stand for one address.
+                if !places.iter().any(|(other, _)| *other == place) {
+                    places.push((place, bind));
+                }
+            }
         }
     }
     Ok(places)
@@ -76,6 +92,12 @@ pub fn names_of(places: &[Place]) -> Vec<String> {
     places.iter().map(name).collect()
 }
 
+/// Listens in one place.
+pub fn open(place: Place, backlog: u32) -> io::Result<Listener> {
+    let kind = if place.is_encrypted { Listener::Tls } else { Listener::Tcp };
+    listen(place.address, backlog).map(kind)
+}
+
 /// Listens in some of the places of a configuration; those that may be missing can be left out.
 ///
 /// # Errors
@@ -84,9 +106,8 @@ pub fn open_all(wanted: &[(Place, &Bind)], backlog: u32) -> Result<Vec<(Place, L
     let mut opened = Vec::new();
     for (place, bind) in wanted {
         let Place { address, is_encrypted } = *place;
-        let kind = if is_encrypted { Listener::Tls } else { Listener::Tcp };
-        match listen(address, backlog) {
-            Ok(socket) => opened.push((*place, kind(socket))),
+        match open(*place, backlog) {
+            Ok(socket) => opened.push((*place, socket)),
             Err(error) if bind.optional && is_unavailable(&error) => {
                 tracing::debug!("not listening on {address}: {error}");
             }

@@ -1,15 +1,18 @@
 //! The sockets that clients connect to, as CONFIG SET exchanges them while the server runs.
 //!
-//! Whoever sets `port`, `tls-port` or `bind` opens the new sockets; the accepting thread closes old ones and accepts
-//! from new ones, as it is ordered. Sockets whose place stays are left alone, and clients that are there stay.
+//! Whoever sets `port`, `tls-port` or `bind` ends old sockets and opens the new ones; the accepting thread forgets the
+//! ones and accepts from the others, as it is ordered. Nobody waits for that thread, which may be waiting for a setting
+//! itself, or have ended. Sockets whose place stays are left alone, and clients that are there stay.
 
 use crate::listen::{self, CannotListen, Listener, Listeners, Place};
 use crate::mailbox::Mailbox;
 use crate::tls::Tls;
-use haypile_config::{Config, Refused, Settings};
+use haypile_config::{Bind, Config, Refused, Settings};
 use haypile_engine::Engine;
+use socket2::SockRef;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::Shutdown;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -17,8 +20,8 @@ use tokio::task::JoinHandle;
 enum Order {
     /// Accepts from a socket.
     Accept(Option<Place>, Listener),
-    /// Closes the sockets of these places, and says so.
-    Close(Vec<Place>, std::sync::mpsc::Sender<()>),
+    /// Forgets the socket of a place, which has ended.
+    Forget(Place),
 }
 
 /// The orders that the accepting thread has still to carry out.
@@ -26,17 +29,29 @@ pub struct Orders(UnboundedReceiver<Order>);
 
 /// The places where the server listens, for whoever changes them.
 struct Listening {
-    places: Mutex<Vec<Place>>,
+    present: Mutex<Vec<Present>>,
     orders: UnboundedSender<Order>,
+}
+
+/// A place, and another handle on its socket, which the accepting thread has.
+struct Present {
+    place: Place,
+    socket: std::net::TcpListener,
 }
 
 /// Has the accepting thread accept from these sockets, and follow the settings.
 pub fn start(listeners: &mut Listeners, settings: &Settings) -> Orders {
     let (orders, received) = unbounded_channel();
     let sockets = std::mem::take(&mut listeners.sockets);
-    let places = sockets.iter().filter_map(|(place, _)| *place).collect();
-    let listening = Listening { places: Mutex::new(places), orders };
-    sockets.into_iter().for_each(|(place, socket)| listening.order(Order::Accept(place, socket)));
+    let listening = Listening { present: Mutex::default(), orders };
+    let mut present = Vec::new();
+    for (place, socket) in sockets {
+        match place {
+            Some(place) => listening.add(&mut present, place, socket),
+            None => listening.order(Order::Accept(None, socket)),
+        }
+    }
+    *lock(&listening.present) = present;
     settings.listen(move |changed, before, next| {
         let is_ours = |name: &str| ["port", "tls-port", "bind"].contains(&name);
         if changed.iter().any(|directive| is_ours(directive.name)) { listening.change(before, next) } else { Ok(()) }
@@ -55,7 +70,7 @@ impl Listening {
     /// # Errors
     /// A place cannot be had; all is as it was before.
     fn change(&self, before: &Config, next: &Config) -> Result<(), Refused> {
-        let mut present = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = lock(&self.present);
         let refused = |CannotListen { directive, text }| {
             tracing::error!("the server listens where it did: {text}");
             let text = match directive {
@@ -65,43 +80,49 @@ impl Listening {
             Refused { directive: Some(directive), text: text.into() }
         };
         let wanted = listen::places(next).map_err(refused)?;
-        let is_wanted = |place: &Place| wanted.iter().any(|(other, _)| other == place);
-        let (kept, closed): (Vec<Place>, Vec<Place>) = present.iter().partition(|place| is_wanted(place));
+        let is_wanted = |one: &Present| wanted.iter().any(|(other, _)| *other == one.place);
+        let (kept, ended): (Vec<Present>, Vec<Present>) = present.drain(..).partition(is_wanted);
+        *present = kept;
         // All addresses of a port and one of them exclude each other, so these go first.
-        self.close(&closed);
-        let missing: Vec<_> = wanted.iter().copied().filter(|(place, _)| !kept.contains(place)).collect();
+        for Present { place, socket } in &ended {
+            if let Err(error) = SockRef::from(socket).shutdown(Shutdown::Both) {
+                tracing::warn!("a socket that listens cannot be ended: {error}");
+            }
+            self.order(Order::Forget(*place));
+        }
+        let is_missing = |(place, _): &(Place, &Bind)| !present.iter().any(|one| one.place == *place);
+        let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
         let opened = listen::open_all(&missing, next.tcp_backlog).and_then(|opened| {
-            let had: Vec<Place> = kept.iter().copied().chain(opened.iter().map(|(place, _)| *place)).collect();
-            listen::check_ports(&wanted, &had).map(|()| (opened, had))
+            let places = present.iter().map(|one| one.place).chain(opened.iter().map(|(place, _)| *place));
+            listen::check_ports(&wanted, &places.collect::<Vec<_>>()).map(|()| opened)
         });
         match opened {
-            Ok((opened, had)) => {
-                *present = had;
-                opened.into_iter().for_each(|(place, socket)| self.order(Order::Accept(Some(place), socket)));
-                tracing::info!("the server listens on {}", listen::names_of(&present).join(", "));
+            Ok(opened) => {
+                opened.into_iter().for_each(|(place, socket)| self.add(&mut present, place, socket));
+                let places: Vec<Place> = present.iter().map(|one| one.place).collect();
+                tracing::info!("the server listens on {}", listen::names_of(&places).join(", "));
                 Ok(())
             }
             Err(why) => {
-                self.open_again(before, &closed);
+                for Present { place, .. } in ended {
+                    match listen::open(place, before.tcp_backlog) {
+                        Ok(socket) => self.add(&mut present, place, socket),
+                        Err(error) => tracing::error!("the server does not listen where it did: {error}"),
+                    }
+                }
                 Err(refused(why))
             }
         }
     }
 
-    /// Closes sockets, and waits until they are closed.
-    fn close(&self, places: &[Place]) {
-        let (done, told) = std::sync::mpsc::channel();
-        self.order(Order::Close(places.to_vec(), done));
-        // The accepting thread says so, or ends with the server.
-        let _ = told.recv();
-    }
-
-    fn open_again(&self, before: &Config, places: &[Place]) {
-        let was = listen::places(before).unwrap_or_default();
-        let again: Vec<_> = was.into_iter().filter(|(place, _)| places.contains(place)).collect();
-        match listen::open_all(&again, before.tcp_backlog) {
-            Ok(opened) => opened.into_iter().for_each(|(place, socket)| self.order(Order::Accept(Some(place), socket))),
-            Err(why) => tracing::error!("the server does not listen where it did: {}", why.text),
+    /// Has the accepting thread accept from a socket.
+    fn add(&self, present: &mut Vec<Present>, place: Place, socket: Listener) {
+        match socket.try_clone_tcp() {
+            Ok(other) => {
+                present.push(Present { place, socket: other });
+                self.order(Order::Accept(Some(place), socket));
+            }
+            Err(error) => tracing::error!("the server cannot listen: {error}"),
         }
     }
 }
@@ -116,16 +137,10 @@ impl Orders {
                     let accepts = accept(socket, engine.clone(), mailboxes.clone(), tls.clone());
                     accepting.push((place, tokio::task::spawn_local(accepts)));
                 }
-                Order::Close(places, done) => {
-                    let is_closed = |place: &Option<Place>| place.is_some_and(|place| places.contains(&place));
-                    let (closed, open) = accepting.into_iter().partition(|(place, _)| is_closed(place));
+                Order::Forget(forgotten) => {
+                    let (ended, open) = accepting.into_iter().partition(|(place, _)| *place == Some(forgotten));
                     accepting = open;
-                    for (_, task) in closed {
-                        task.abort();
-                        // Its end is that of its socket.
-                        let _ = task.await;
-                    }
-                    let _ = done.send(());
+                    ended.into_iter().for_each(|(_, task): (Option<Place>, JoinHandle<()>)| task.abort());
                 }
             }
         }
@@ -137,4 +152,8 @@ async fn accept(socket: Listener, engine: Arc<Engine>, mailboxes: Arc<Vec<Arc<Ma
     if let Err(error) = accepted {
         tracing::error!("no more clients can be accepted: {error}");
     }
+}
+
+fn lock(present: &Mutex<Vec<Present>>) -> MutexGuard<'_, Vec<Present>> {
+    present.lock().unwrap_or_else(PoisonError::into_inner)
 }

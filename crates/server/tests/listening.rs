@@ -66,6 +66,46 @@ fn what_cannot_be_had_leaves_all_as_it_was() {
 }
 
 #[test]
+fn a_server_stops_while_its_port_changes() {
+    for _ in 0..5 {
+        let dir = TempDir::new();
+        let server = Server::start(dir.path(), &[]);
+        let ports = [server.port, free_port()];
+        let clients: Vec<_> = (0..6).map(|_| server.client()).collect();
+        let changing: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| {
+                std::thread::spawn(move || {
+                    let set = |port| format!("CONFIG SET port {port}");
+                    (0..).take_while(|n| client.try_ask(&set(ports[n % 2])).is_some()).count()
+                })
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // It waits until the server has ended.
+        server.stop();
+        for thread in changing {
+            assert!(thread.join().expect("a client ends with the server") > 0);
+        }
+    }
+}
+
+#[test]
+fn addresses_that_are_the_same_are_one() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    for addresses in ["127.0.0.1 127.0.0.1", "127.0.0.1 127.0.0.2 127.0.0.1", "127.0.0.1"] {
+        assert_eq!(client.ask(&format!("CONFIG SET bind \"{addresses}\"")), "+OK\r\n", "{addresses}");
+        assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    }
+    server.stop();
+    let server = Server::start(dir.path(), &["--bind", "127.0.0.1", "127.0.0.1"]);
+    assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    server.stop();
+}
+
+#[test]
 fn addresses_change_although_they_overlap() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);
