@@ -279,6 +279,12 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "channels_and_databases",
     },
     Difference {
+        commands: &["delex"],
+        what: "With a condition it needs the right to read its key, as SET with one does.",
+        why: "Who may only write would find out by comparisons what a key holds.",
+        test: "a_comparison_needs_the_right_to_read",
+    },
+    Difference {
         commands: &["sunioncard"],
         what: "APPROX changes nothing: the count is exact.",
         why: "Sets are walked in one order here, so that an exact count needs no memory.",

@@ -120,3 +120,52 @@ fn connections_of_a_user_are_counted() {
         ",
     );
 }
+
+#[test]
+fn calls_that_fail_count_as_others() {
+    let mut server = Server::new();
+    server.ask(0, "CONFIG SET user-limit-policy refuse");
+    for (user, rights, call, answer) in [
+        ("ann", "+@all", "NOSUCH", "-ERR unknown command"),
+        ("bob", "+@all", "GET", "-ERR wrong number of arguments"),
+        ("cid", "+get", "SET a b", "-NOPERM"),
+        ("dan", "+@all", "PING", "+PONG"),
+    ] {
+        server.ask(0, &format!("ACL SETUSER {user} on nopass ~* {rights}"));
+        assert_eq!(server.ask(1, &format!("AUTH {user} x")), "+OK");
+        server.ask(0, &format!("ACL SETUSER {user} rate=2"));
+        let replies: Vec<String> = (0..20).map(|_| server.ask(1, call)).collect();
+        let (ran, refused): (Vec<&String>, Vec<&String>) = replies.iter().partition(|reply| reply.starts_with(answer));
+        assert!((1..10).contains(&ran.len()), "{call}: {replies:?}");
+        let error = format!("-LIMIT the rate of user '{user}' is used up");
+        assert!(refused.iter().all(|reply| reply.starts_with(&error)), "{call}: {refused:?}");
+    }
+    // Logins are let through, and paid for.
+    server.ask(0, "ACL SETUSER eve on nopass ~* +@all");
+    assert_eq!(server.ask(1, "AUTH eve x"), "+OK");
+    server.ask(0, "ACL SETUSER eve rate=1");
+    for _ in 0..5 {
+        assert!(server.ask(1, "HELLO 2").starts_with("*14"));
+    }
+    assert!(server.ask(1, "PING").starts_with("-LIMIT the rate"));
+}
+
+#[test]
+fn a_call_that_is_held_counts_once() {
+    let mut server = Server::new();
+    for command in ["CONFIG SET user-limit-policy refuse", "ACL SETUSER bob on nopass ~* +@all"] {
+        server.ask(0, command);
+    }
+    server.ask(1, "AUTH bob x");
+    server.ask(0, "ACL SETUSER bob rate=3");
+    server.ask(0, "CLIENT PAUSE 100000 WRITE");
+    server.send(1, "SET k v");
+    for _ in 0..10 {
+        // What is held looks again each time, and finds another pause.
+        server.send_together(0, &["CLIENT UNPAUSE", "CLIENT PAUSE 100000 WRITE"]);
+    }
+    server.ask(0, "CLIENT UNPAUSE");
+    assert_eq!(server.reply(1), "+OK");
+    let info = server.ask(0, "INFO clients");
+    assert!(info.contains(",calls=1,"), "{info}");
+}

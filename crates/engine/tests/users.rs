@@ -304,3 +304,22 @@ fn a_long_password_does_not_hold_the_event_loop() {
     assert_eq!(server.reply(1), "+OK");
     assert_eq!(server.ask(1, "ACL WHOAMI"), "$3 bob");
 }
+
+#[test]
+fn a_comparison_needs_the_right_to_read() {
+    check(
+        "of DELEX and of SET, which tell by it what a key holds",
+        &format!(
+            "
+            0: ACL SETUSER bob on nopass %W~* +@all => +OK
+            0: SET k v => +OK
+            1: AUTH bob x => +OK
+            1: DELEX k IFEQ v => {NO_KEY}
+            1: SET k w IFEQ v => {NO_KEY}
+            1: SET k w IFDNE 9555e8555c62dcfd => {NO_KEY}
+            1: SET k w => +OK
+            1: DELEX k => :1
+            "
+        ),
+    );
+}

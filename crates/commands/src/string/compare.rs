@@ -57,7 +57,7 @@ const DELEX: Command = Command {
 
 /// The effect of a DELEX on its key, which is read only for a condition.
 fn uses_of_delex(args: Args) -> (Mode, &'static [Use]) {
-    if args.len() > 2 { (Mode::Rw, &[Use::Delete]) } else { (Mode::Rm, &[Use::Delete]) }
+    if args.len() > 2 { (Mode::Rw, &[Use::Access, Use::Delete]) } else { (Mode::Rm, &[Use::Delete]) }
 }
 
 fn delex(txn: &mut Txn, args: Args) -> Result<Reply> {

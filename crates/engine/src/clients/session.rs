@@ -121,6 +121,8 @@ pub struct Session {
     /// The time that the session's writes have still to wait because the flush is behind: many short times become one
     /// that a timer can measure.
     pub(crate) debt: Duration,
+    /// The request that is held has been counted for the limits of its user.
+    pub(crate) is_counted: bool,
     /// The event that has come for the command that waits.
     pub(crate) event: Option<What>,
     /// When the I/O pool began what has come back, if it was there.
@@ -321,6 +323,7 @@ impl Session {
             watching: None,
             waiting: Waiting::Nothing,
             debt: Duration::ZERO,
+            is_counted: false,
             event: None,
             begun: None,
             timed: None,

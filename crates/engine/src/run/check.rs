@@ -48,6 +48,15 @@ impl WorkerState {
         call: &Planned<'_>,
         out: &mut Vec<u8>,
     ) -> Checked {
+        if session.checks & LIMITED != 0
+            && !std::mem::take(&mut session.is_counted)
+            && let Err(beyond) = self.check_limits(engine, session, call.entry.as_ref().ok().copied(), call.args)
+        {
+            return beyond.unwrap_or_else(|error| match &call.entry {
+                Ok(entry) => self.deny(engine, session, entry, call.args, &error, out),
+                Err(_) => Checked::Answered(self.refuse(engine, session, Reply::error(error), out)),
+            });
+        }
         // An unknown command is answered as such, whoever asks.
         let Ok(entry) = &call.entry else { return Checked::Go };
         // A command is the client's last one even while it is held, or if it is refused.
@@ -86,20 +95,15 @@ impl WorkerState {
         } else if let Some((what, until_ms)) = engine.checks.paused(self.now_ms)
             && (what == Paused::All || may_change(engine, session, entry))
         {
-            session.waiting = Waiting::Paused;
+            (session.waiting, session.is_counted) = (Waiting::Paused, true);
             self.hold_back(engine, session);
             let wait = Duration::from_millis(until_ms - self.now_ms);
             return Checked::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
         }
         let bits = engine.checks.bits();
         if bits & CONGESTED != 0 && engine.is_congested(call.args.bytes_len()) && sends(engine, session, entry) {
-            session.waiting = Waiting::Paused;
+            (session.waiting, session.is_counted) = (Waiting::Paused, true);
             return Checked::Held(Next::Sleep(CONGESTED_WAIT));
-        }
-        if session.checks & LIMITED != 0
-            && let Err(beyond) = self.check_limits(engine, session, entry, call.args)
-        {
-            return beyond.unwrap_or_else(|error| self.deny(engine, session, entry, call.args, &error, out));
         }
         if bits & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
             self.show_monitors(engine, session, entry, call.args);

@@ -27,7 +27,7 @@ pub(crate) fn no_seat(user: &User) -> String {
 }
 
 impl WorkerState {
-    /// Looks whether a call is within the limits of its client's user.
+    /// Looks whether a call is within the limits of its client's user, also one of a command that is not there.
     ///
     /// # Errors
     /// It waits, or this is the error that it is answered with.
@@ -35,11 +35,14 @@ impl WorkerState {
         &self,
         engine: &Engine,
         session: &mut Session,
-        entry: &Entry,
+        entry: Option<&Entry>,
         args: Args<'_>,
     ) -> Result<(), Result<Checked, String>> {
-        // Whoever logs in may be about to be somebody else.
-        if entry.flags.has(Flag::NoAuth) {
+        if entry.is_some_and(|entry| entry.flags.has(Flag::NoAuth)) {
+            // Whoever logs in may be about to be somebody else, and pays for the call all the same.
+            if let Some(seat) = &session.state.seat {
+                seat.usage.charge_call(session.state.user.limits(), args.bytes_len());
+            }
             return Ok(());
         }
         let user = session.state.user.clone();
