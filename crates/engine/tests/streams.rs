@@ -78,22 +78,46 @@ fn a_client_that_waits_to_claim_is_served_what_is_handed_back_and_what_is_new() 
 #[test]
 fn a_client_that_finds_nothing_to_claim_waits_on() {
     let mut server = with_pending(1);
-    server.send(1, "XREADGROUP GROUP g b CLAIM 30 BLOCK 90 STREAMS s >");
-    // Another consumer is faster each time.
     let begun = Instant::now();
+    server.send(1, "XREADGROUP GROUP g b CLAIM 5 BLOCK 90 STREAMS s >");
+    // Another consumer is faster each time.
     while server.is_blocked(1) {
-        std::thread::sleep(Duration::from_millis(5));
-        server.now_ms += 5;
-        server.ask(0, "XCLAIM s g a 0 1-1 JUSTID");
+        std::thread::sleep(Duration::from_millis(1));
+        server.now_ms += 1;
         server.send_bytes(1, b"");
+        server.ask(0, "XCLAIM s g a 0 1-1 JUSTID");
         assert!(begun.elapsed() < server::PATIENCE, "it waits for ever");
     }
     assert_eq!(server.reply(1), "*-1");
-    assert!(begun.elapsed() >= Duration::from_millis(88), "after {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_millis(90), "after {:?}", begun.elapsed());
     // In a block nobody waits.
     server.ask(1, "MULTI");
     server.ask(1, "XREADGROUP GROUP g b CLAIM 100000 BLOCK 0 STREAMS s >");
     assert_eq!(server.ask(1, "EXEC"), "*1 *-1");
+}
+
+/// A client that looks for something to claim in vain writes nothing and breaks no WATCH; what another consumer gets
+/// meanwhile is found.
+#[test]
+fn a_client_that_finds_nothing_to_claim_leaves_no_trace() {
+    let mut server = with_pending(1);
+    server.ask(0, "XACK s g 1-1");
+    server.send(1, "XREADGROUP GROUP g b CLAIM 0 BLOCK 0 STREAMS s >");
+    server.ask(0, "WATCH s");
+    let (begun, before) = (Instant::now(), server.store.store.log().last());
+    while begun.elapsed() < Duration::from_millis(120) {
+        std::thread::sleep(Duration::from_millis(2));
+        server.now_ms += 2;
+        server.send_bytes(1, b"");
+        assert!(server.is_blocked(1));
+    }
+    assert_eq!(server.store.store.log().last(), before, "no record");
+    server.ask(0, "MULTI");
+    server.ask(0, "PING");
+    assert_eq!(server.ask(0, "EXEC"), "*1 +PONG");
+    server.ask(0, "XCLAIM s g a 0 1-1 FORCE");
+    let (reply, _) = reply_in_time(&mut server, 1);
+    assert!(reply.starts_with("*1 *2 $1 s *1 *4 $3 1-1 "), "{reply}");
 }
 
 /// A user that has lost the right to read meanwhile claims nothing.

@@ -43,8 +43,6 @@ const STREAM_KEYS: Keys = Keys::One(KeySpec {
 pub(crate) struct Reading<'a> {
     /// Milliseconds to wait, 0 for ever; `None` for a client that does not wait.
     block_ms: Option<u64>,
-    /// The argument that says so.
-    pub block_at: usize,
     /// Milliseconds since the last delivery of pending entries that are claimed; `None` if none are.
     pub claim_ms: Option<u64>,
     /// Entries of each stream.
@@ -61,15 +59,14 @@ pub(crate) struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub fn parse(txn: &Txn, args: Args<'a>, for_group: bool) -> Result<Reading<'a>> {
         let (limit, room) = (u64::MAX, Room::default());
-        let (block_ms, block_at, claim) = (None, 0, None);
         let mut reading =
-            Reading { block_ms, block_at, claim_ms: claim, limit, room, group: None, noack: false, keys: 0..0 };
+            Reading { block_ms: None, claim_ms: None, limit, room, group: None, noack: false, keys: 0..0 };
         let mut i = 1;
         while i < args.len() {
             let more = args.len() - i - 1;
             if more > 0 && args.is(i, "block") {
                 i += 1;
-                (reading.block_ms, reading.block_at) = (Some(timeout_ms(txn, args, i)?), i);
+                reading.block_ms = Some(timeout_ms(txn, args, i)?);
             } else if more > 0 && args.is(i, "count") {
                 i += 1;
                 reading.limit = match u64::try_from(args.int(i)?).unwrap_or(0) {
@@ -151,7 +148,7 @@ impl<'a> Reading<'a> {
             at_once: Reply::NullArray,
             instead,
             until_gone,
-            again: None,
+            again_ms: None,
         })
     }
 }

@@ -14,7 +14,7 @@ use crate::stream::id;
 use crate::stream::range::write_entry;
 use crate::stream::read::{Reading, Room};
 use crate::table::{
-    Access, Again, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
+    Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
 };
 use haypile_resp::{Bytes, Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
@@ -47,6 +47,9 @@ const XREADGROUP: Command = Command {
     history: &[("8.4.0", "Added the `CLAIM` option."), ("8.10.0", "Added the `MAXCOUNT` and `MAXSIZE` options.")],
     ..Command::USUAL
 };
+
+/// The least time until a client looks again for entries to claim, where none is getting old.
+const LOOK_AGAIN_MS: u64 = 50;
 
 /// The request to one stream.
 struct Asked<'a> {
@@ -113,7 +116,7 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
             None => {
                 let served = next(txn, &mut edit, &stream, place, &reading, &mut entries, &mut room)?;
                 if let (Some(idle_min_ms), Some(oldest_ms)) = (reading.claim_ms, edit.group.state.oldest_ms) {
-                    let ms = oldest_ms.saturating_add(idle_min_ms).saturating_sub(txn.now_ms());
+                    let ms = claimable_in(idle_min_ms, oldest_ms, txn.now_ms());
                     claimable_in_ms = Some(claimable_in_ms.map_or(ms, |earlier: u64| earlier.min(ms)));
                 }
                 served > 0
@@ -127,12 +130,20 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
     if !found.is_empty() {
         return Ok(Tried::Got(Reply::Keyed(found)));
     }
-    let block_at = reading.block_at;
     let mut tried = reading.nothing(Vec::new(), true);
     if let Tried::Nothing(awaited) = &mut tried {
-        awaited.again = claimable_in_ms.map(|ms| Again { in_ms: ms.max(1), timeout_at: block_at });
+        awaited.again_ms = claimable_in_ms;
     }
     Ok(tried)
+}
+
+/// Returns the milliseconds after which an entry may be claimed, where there is none now and none was delivered before
+/// `oldest_ms`. Where it is this moment, no entry is on the way: one that another consumer gets meanwhile may be.
+fn claimable_in(idle_min_ms: u64, oldest_ms: u64, now_ms: u64) -> u64 {
+    match oldest_ms.saturating_add(idle_min_ms).saturating_sub(now_ms) {
+        left_ms if oldest_ms < now_ms => left_ms.max(1),
+        left_ms => left_ms.max(LOOK_AGAIN_MS),
+    }
 }
 
 /// Claims entries, if that is asked for, and delivers new ones; returns how many there were.
@@ -230,4 +241,24 @@ fn history(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_looks_again_when_an_entry_may_be_old_enough() {
+        for (idle_min_ms, oldest_ms, now_ms, ms) in [
+            (100, 950, 1000, 50),
+            (100, 901, 1000, 1),
+            (100, 1000, 1000, 100),
+            (0, 1000, 1000, LOOK_AGAIN_MS),
+            (5, 1000, 1000, LOOK_AGAIN_MS),
+            (5, 999, 1000, 4),
+            (0, 900, 1000, 1),
+        ] {
+            assert_eq!(claimable_in(idle_min_ms, oldest_ms, now_ms), ms, "{idle_min_ms} from {oldest_ms} at {now_ms}");
+        }
+    }
 }

@@ -200,24 +200,14 @@ pub struct Awaited {
     pub instead: Vec<(usize, Vec<u8>)>,
     /// The command is tried again, too, when a key that held a value of this type is gone or holds another type.
     pub until_gone: bool,
-    /// The command is run again by itself, too.
-    pub again: Option<Again>,
-}
-
-/// The moment at which a command that waits is run again, because there may be something then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
-    /// Milliseconds from now on.
-    pub in_ms: u64,
-    /// The argument that gives the timeout in milliseconds: what is left of it stands there then, unless the command
-    /// waits for ever.
-    pub timeout_at: usize,
+    /// Milliseconds from now on until the command is run again by itself, because there may be something then.
+    pub again_ms: Option<u64>,
 }
 
 impl Awaited {
     /// A wait after which the command is tried again as it is, when one of the keys has come to be.
     pub fn new(keys: Range<usize>, kind: Type, timeout_ms: Option<u64>, at_once: Reply) -> Awaited {
-        Awaited { keys, kind, timeout_ms, at_once, instead: Vec::new(), until_gone: false, again: None }
+        Awaited { keys, kind, timeout_ms, at_once, instead: Vec::new(), until_gone: false, again_ms: None }
     }
 }
 

@@ -24,7 +24,7 @@ use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Pieces, Protocol, ReplyPieces};
 use haypile_store::{Lacking, Pins};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The shortest time that timers can measure.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
@@ -204,6 +204,8 @@ pub(crate) struct Pending {
 /// A command or a block, which runs as one transaction.
 pub(crate) enum Work {
     Command(CommandId, OwnedArgs),
+    /// A command that has waited for its keys and is run again: until the deadline, if there is one, it waits on.
+    Again(CommandId, OwnedArgs, Option<Instant>),
     Block(Box<Block>),
 }
 

@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Parts of the maps, each with its own mutex: enough that event loops seldom meet.
 const SHARDS: usize = 64;
@@ -45,19 +45,11 @@ pub(crate) struct Waiter {
     /// The end of the waiter's time; `None` waits for ever.
     pub deadline: Option<Instant>,
     /// The moment at which the command is run again by itself.
-    pub again: Option<TryAgain>,
+    pub again: Option<Instant>,
     /// The waiter's place among all waiters, by arrival.
     ticket: u64,
     /// Invariant: one run at a time has claimed it, and one end wins.
     state: Mutex<State>,
-}
-
-/// A moment at which there may be something for a command that waits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TryAgain {
-    pub at: Instant,
-    /// The argument that gives the timeout in milliseconds.
-    pub timeout_at: usize,
 }
 
 /// The end of a wait.
@@ -278,13 +270,18 @@ pub(crate) struct WaiterOf {
     pub until_gone: bool,
     pub keys: Range<usize>,
     pub deadline: Option<Instant>,
-    pub again: Option<TryAgain>,
+    pub again: Option<Instant>,
 }
 
 impl Queue {
     fn is_for(&self, database: u32, kind: Type) -> bool {
         self.database == database && self.kind == kind
     }
+}
+
+/// Returns the moment so many milliseconds from now; `None` if that is for ever.
+pub(crate) fn in_ms(ms: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_millis(ms))
 }
 
 /// The outcome of an attempt to end a wait.
@@ -321,21 +318,12 @@ impl Waiter {
 
     /// Whether the command is to be run again by now.
     pub fn is_due(&self) -> bool {
-        self.again.is_some_and(|again| again.at <= Instant::now())
+        self.again.is_some_and(|again| again <= Instant::now())
     }
 
     /// Returns the moment at which its session has to look at it; `None` if only something that comes ends the wait.
     pub fn looked_at_next(&self) -> Option<Instant> {
-        self.deadline.into_iter().chain(self.again.map(|again| again.at)).min()
-    }
-
-    /// Returns the command's arguments for its next run: with the time that is left for the one that was given.
-    pub fn args_again(&self) -> OwnedArgs {
-        let (Some(again), Some(deadline)) = (self.again, self.deadline) else { return self.args.clone() };
-        // 0 would be for ever.
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
-        let args = self.args.as_args();
-        args.iter().enumerate().map(|(at, arg)| if at == again.timeout_at { left.as_bytes() } else { arg }).collect()
+        self.deadline.into_iter().chain(self.again).min()
     }
 
     /// Ends the wait, unless something else has.

@@ -6,7 +6,7 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Pending, Session, Waiting, Work};
-use crate::keys::waiters::{Attempt, End, TryAgain, Waiter, WaiterOf};
+use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf, in_ms};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::worker::{Next, WorkerState};
@@ -15,13 +15,13 @@ use haypile_commands::{Args, Awaited, CommandId, Error};
 use haypile_log::Index;
 use haypile_resp::{OwnedArgs, Reply};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Keys of one waiter that an event loop takes out of the queues by itself.
 const KEYS_AT_ONCE: usize = 1024;
 
 impl Engine {
-    /// Registers a wait, under the locks of its keys.
+    /// Registers a wait that ends at `deadline`, under the locks of its keys.
     #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
     pub(crate) fn begin_wait(
         &self,
@@ -32,11 +32,10 @@ impl Engine {
         args: &OwnedArgs,
         database: u32,
         awaited: Awaited,
+        deadline: Option<Instant>,
     ) -> Arc<Waiter> {
-        let Awaited { keys, kind, timeout_ms, instead, until_gone, again, .. } = awaited;
-        let in_ms = |ms| Instant::now().checked_add(Duration::from_millis(ms));
-        let deadline = timeout_ms.and_then(in_ms);
-        let again = again.and_then(|again| Some(TryAgain { at: in_ms(again.in_ms)?, timeout_at: again.timeout_at }));
+        let Awaited { keys, kind, instead, until_gone, again_ms, .. } = awaited;
+        let again = again_ms.and_then(in_ms);
         let args = replaced(args, &instead);
         let (user, bell) = (user.clone(), inbox.clone());
         let waiter = WaiterOf { session, user, bell, command, args, database, kind, until_gone, keys, deadline, again };
@@ -120,11 +119,11 @@ impl WorkerState {
 
     /// Runs a command again whose wait has come to the moment for that.
     fn run_again(&mut self, engine: &Engine, session: &mut Session, waiter: &Waiter, out: &mut Vec<u8>) -> Next {
-        let args = waiter.args_again();
-        if let Err(denied) = engine.permit(waiter, Args::from(args.as_args())) {
+        if let Err(denied) = engine.permit(waiter, Args::from(waiter.args.as_args())) {
             return self.reply(engine, session, denied.into_reply(), Index(0), out);
         }
-        let (work, seed) = (Work::Command(waiter.command, args), self.next_seed());
+        let work = Work::Again(waiter.command, waiter.args.clone(), waiter.deadline);
+        let seed = self.next_seed();
         self.run_pending(engine, session, Pending::new(work, seed), out)
     }
 }

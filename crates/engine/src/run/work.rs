@@ -7,7 +7,7 @@
 use crate::clients::session::{Block, Pending, Queued, State, Work};
 use crate::clients::statistics::Called;
 use crate::keys::locks::{Claims, Hold, Visits};
-use crate::keys::waiters::Waiter;
+use crate::keys::waiters::{Waiter, in_ms};
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::monitor;
@@ -18,13 +18,17 @@ use crate::run::serving::{Place, Service};
 use haypile_acl::log::Context;
 use haypile_commands::host::{Act, Answer};
 use haypile_commands::rights::Requested;
-use haypile_commands::{self as commands, Access, Args, Body, Command, CommandId, Entry, Error, Flag, Table, Tried};
+use haypile_commands::table::WaitFn;
+use haypile_commands::{
+    self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried,
+};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::hash;
 use haypile_types::key as types_key;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The locks that a command or a block has to have before it may run.
 #[derive(Default)]
@@ -85,7 +89,7 @@ impl Work {
     pub fn has_script(&self, table: &Table) -> bool {
         let is_script = |id: CommandId| matches!(table.entry(id).command.body, Body::Script(_));
         match self {
-            Work::Command(id, _) => is_script(*id),
+            Work::Command(id, _) | Work::Again(id, ..) => is_script(*id),
             Work::Block(block) => block.commands.iter().any(|queued| is_script(queued.command)),
         }
     }
@@ -109,7 +113,7 @@ impl Work {
         let writes_itself = |id: CommandId| table.entry(id).flags.has(Flag::Write);
         self.has_script(table)
             && match self {
-                Work::Command(..) => true,
+                Work::Command(..) | Work::Again(..) => true,
                 Work::Block(block) => !block.commands.iter().any(|queued| writes_itself(queued.command)),
             }
     }
@@ -125,7 +129,7 @@ impl Work {
             }
         };
         match self {
-            Work::Command(id, _) => of(*id),
+            Work::Command(id, _) | Work::Again(id, ..) => of(*id),
             Work::Block(block) => block.commands.iter().fold((false, false), |(writes, grows), queued| {
                 let (also_writes, also_grows) = of(queued.command);
                 (writes | also_writes, grows | also_grows)
@@ -144,7 +148,7 @@ impl Work {
     /// Bytes of its arguments.
     pub fn bytes(&self) -> usize {
         match self {
-            Work::Command(_, args) => args.memory_bytes(),
+            Work::Command(_, args) | Work::Again(_, args, _) => args.memory_bytes(),
             Work::Block(block) => {
                 let of_args = |queued: &Queued| size_of::<Queued>() + queued.args.memory_bytes();
                 let watched = block.watching.as_ref().map_or(0, |watching| watching.bytes());
@@ -155,7 +159,7 @@ impl Work {
 
     fn add_to(&self, needs: &mut Needs, table: &Table, store: &Store) {
         match self {
-            Work::Command(id, args) => needs.add(table.entry(*id), args.as_args(), store),
+            Work::Command(id, args) | Work::Again(id, args, _) => needs.add(table.entry(*id), args.as_args(), store),
             Work::Block(block) => {
                 for queued in &block.commands {
                     needs.add(table.entry(queued.command), queued.args.as_args(), store);
@@ -193,9 +197,9 @@ impl Work {
             txn.set_locks(visits);
         }
         let reply = match self {
-            Work::Command(id, args) => match engine.table.entry(*id) {
+            Work::Command(id, args) | Work::Again(id, args, _) => match engine.table.entry(*id) {
                 Entry { command: Command { body: Body::Wait(run), .. }, .. } => {
-                    run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
+                    self.attempt(&mut txn, *run, Args::from(args.as_args())).map(|tried| match tried {
                         Tried::Got(reply) => reply,
                         Tried::Nothing(nothing) => {
                             awaited = Some((*id, args, nothing));
@@ -229,7 +233,8 @@ impl Work {
         let reply = match reply {
             Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps, session).map(|()| {
                 if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
-                    waiter = Some(engine.begin_wait(session, &state.user, inbox, id, args, call.database, awaited));
+                    let (user, database, deadline) = (&state.user, call.database, self.deadline(&awaited));
+                    waiter = Some(engine.begin_wait(session, user, inbox, id, args, database, awaited, deadline));
                 }
                 reply
             }),
@@ -239,8 +244,6 @@ impl Work {
         };
         if keeps != Keeps::DryRun && reply.is_ok() {
             engine.add_lookups(txn.lookups());
-        }
-        if keeps != Keeps::DryRun && reply.is_ok() {
             std::mem::take(&mut found.lines).into_iter().for_each(|line| monitor::send(engine, line));
         }
         let mut missing = txn.take_lacking();
@@ -249,6 +252,24 @@ impl Work {
         drop(service);
         let pins = txn.take_pins();
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing, alone: found.alone }
+    }
+
+    /// Tries a command that waits where it finds nothing. One that has waited before leaves no trace then.
+    fn attempt(&self, txn: &mut Txn<'_>, run: WaitFn, args: Args<'_>) -> Result<Tried, Error> {
+        let before = matches!(self, Work::Again(..)).then(|| txn.savepoint());
+        let tried = run(txn, args)?;
+        if let (Tried::Nothing(_), Some(before)) = (&tried, before) {
+            txn.rollback(before);
+        }
+        Ok(tried)
+    }
+
+    /// Returns the end of a wait; one that goes on keeps its own.
+    fn deadline(&self, awaited: &Awaited) -> Option<Instant> {
+        match self {
+            Work::Again(_, _, deadline) => *deadline,
+            Work::Command(..) | Work::Block(_) => awaited.timeout_ms.and_then(in_ms),
+        }
     }
 
     /// Returns which part of a run in this place stays when it has come to its end.
