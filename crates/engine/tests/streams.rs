@@ -120,6 +120,28 @@ fn a_client_that_finds_nothing_to_claim_leaves_no_trace() {
     assert!(reply.starts_with("*1 *2 $1 s *1 *4 $3 1-1 "), "{reply}");
 }
 
+/// A claim waits for the end of a pause, as a command that is sent during it does; the client's own time goes on.
+#[test]
+fn a_client_claims_nothing_while_writes_are_paused() {
+    let mut server = with_pending(1);
+    server.send(1, "XREADGROUP GROUP g b CLAIM 10 BLOCK 0 STREAMS s >");
+    server.send(2, "XREADGROUP GROUP g c CLAIM 10 BLOCK 40 STREAMS s >");
+    server.ask(0, "CLIENT PAUSE 60000 WRITE");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(80) {
+        std::thread::sleep(Duration::from_millis(2));
+        server.now_ms += 2;
+        server.send_bytes(1, b"");
+        server.send_bytes(2, b"");
+        assert!(server.is_blocked(1), "in the middle of a pause");
+    }
+    assert_eq!(server.reply(2), "*-1");
+    assert!(server.ask(0, "XPENDING s g").ends_with("$1 a $1 1"));
+    server.ask(0, "CLIENT UNPAUSE");
+    let (reply, _) = reply_in_time(&mut server, 1);
+    assert!(reply.starts_with("*1 *2 $1 s *1 *4 $3 1-1 "), "{reply}");
+}
+
 /// A user that has lost the right to read meanwhile claims nothing.
 #[test]
 fn rights_are_looked_at_again_when_time_wakes_a_client() {

@@ -322,8 +322,10 @@ impl Waiter {
     }
 
     /// Returns the moment at which its session has to look at it; `None` if only something that comes ends the wait.
-    pub fn looked_at_next(&self) -> Option<Instant> {
-        self.deadline.into_iter().chain(self.again).min()
+    /// The command is not run again before `not_before`.
+    pub fn looked_at_next(&self, not_before: Option<Instant>) -> Option<Instant> {
+        let again = self.again.map(|again| not_before.map_or(again, |earliest| again.max(earliest)));
+        self.deadline.into_iter().chain(again).min()
     }
 
     /// Ends the wait, unless something else has.

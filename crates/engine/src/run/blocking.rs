@@ -20,6 +20,9 @@ use std::time::Instant;
 /// Keys of one waiter that an event loop takes out of the queues by itself.
 const KEYS_AT_ONCE: usize = 1024;
 
+/// The milliseconds after which a waiter looks again whether commands are still paused.
+const PAUSED_LOOK_MS: u64 = 50;
+
 impl Engine {
     /// Registers a wait that ends at `deadline`, under the locks of its keys.
     #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
@@ -91,8 +94,12 @@ impl WorkerState {
         waiter: Arc<Waiter>,
         out: &mut Vec<u8>,
     ) -> Next {
-        let is_over = waiter.is_over();
-        let over = if is_over { Some(End::Timeout) } else { Some(End::Again).filter(|_| waiter.is_due()) };
+        // Each kind of pause holds a command that writes.
+        let is_paused = engine.checks.paused(self.now_ms).is_some();
+        let over = match waiter.is_over() {
+            true => Some(End::Timeout),
+            false => Some(End::Again).filter(|_| !is_paused && waiter.is_due()),
+        };
         let is_over = over.is_some();
         if let Some(end) = over
             && waiter.end(end) == Attempt::Ended
@@ -109,7 +116,8 @@ impl WorkerState {
             Some(End::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
             // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
             end @ (Some(End::Gone) | None) => {
-                let left = waiter.looked_at_next().filter(|_| !is_over && end.is_none());
+                let not_before = if is_paused { in_ms(PAUSED_LOOK_MS) } else { None };
+                let left = waiter.looked_at_next(not_before).filter(|_| !is_over && end.is_none());
                 session.waiting = Waiting::ForKeys(waiter);
                 return Next::Block(left.map(|deadline| deadline.saturating_duration_since(Instant::now())));
             }
