@@ -4,7 +4,7 @@ mod common;
 
 use common::{Db, Random, on_each_base};
 use haypile_log::{Effect, Index, Next};
-use haypile_store::{Direction, Stop, Txn, row};
+use haypile_store::{Call, Direction, Mode, Stop, Txn, TxnBuffers, row};
 use haypile_types::Error;
 use haypile_types::stream::{Bound, Claimable, Delivery, Edit, Group, Outcome, Policy, Stream, StreamId, Trim};
 use std::collections::{BTreeMap, BTreeSet};
@@ -566,6 +566,36 @@ fn a_trim_by_references_removes_what_can_be_noted_at_once() {
     }
     assert!(rounds > 1, "a megabyte does not take all of them");
     db.check();
+}
+
+/// A trim that looks up many references is not for an event loop, few as its entries may be.
+#[test]
+fn a_trim_that_minds_references_asks_before_it_takes_long() {
+    for (trimmed, is_long) in [(200, false), (500, true)] {
+        let (mut db, mut model) = (Db::new(), Model::default());
+        new_stream(&mut db);
+        add(&mut db, &mut model, 600);
+        db.run(|txn| {
+            let stream = stream(txn);
+            for group in GROUPS {
+                create(txn, &stream, group, StreamId::MIN, None).expect("writes");
+                let (_, mut edit) = edit(txn, group).expect("is there");
+                let (place, _) = edit.see(txn, b"alice").expect("writes");
+                let how = Delivery { limit: u64::MAX, acknowledged: false };
+                edit.deliver(txn, &stream, place, how, |_, _| Some(0)).expect("delivers");
+                save(txn, edit).expect("writes");
+            }
+        });
+        let call = Call { now_ms: db.now_ms, seed: 7, database: 0, mode: Mode::Memory, pins: None };
+        for policy in [Policy::DelRef, Policy::Acked] {
+            let mut txn = db.store.begin(TxnBuffers::default(), call);
+            let (key, mut stream) = (txn.key(KEY), stream(&mut txn));
+            let trim = Trim { bound: Bound::Id(StreamId::new(0, trimmed + 1)), nodes: None, policy };
+            let outcome = stream.trim(&mut txn, &key, trim);
+            let asks = matches!(outcome, Err(Error::Stop(Stop::Long)));
+            assert_eq!(asks, is_long, "{trimmed} entries, {policy:?}: {outcome:?}");
+        }
+    }
 }
 
 /// More entries than one walk finds are claimed in order, those that are gone left out.

@@ -117,6 +117,9 @@ impl Stream {
                     return Ok(removed);
                 }
                 place += 1;
+                if place.saturating_mul(1 + references.len() as u64) > ROWS_INLINE_MAX as u64 {
+                    txn.long()?;
+                }
                 if trim.policy == Policy::DelRef {
                     references.release(txn, id)?;
                 } else if references.refer_to(txn, id)? {
@@ -124,9 +127,6 @@ impl Stream {
                 }
                 txn.delete_row(&self.rows().data(&element_of(id)))?;
                 removed += 1;
-            }
-            if next.is_some() && place.saturating_mul(1 + references.len() as u64) > ROWS_INLINE_MAX as u64 {
-                txn.long()?;
             }
         }
         Ok(removed)
