@@ -392,7 +392,7 @@ const CASES: &[Case] = &[
                 (row(&[b"\x03\0\0\0\x07", &entry[..]].concat()), Some([&[0; 16][..], b"ghost"].concat())),
                 (row(&[b"\x04\0\0\0\0\0\0\0\x09", &entry[..]].concat()), Some(Vec::new())),
                 (row(b"\x04\0\0\0\x01"), Some(Vec::new())),
-                (row(b"\x06"), Some(Vec::new())),
+                (row(b"\x0d"), Some(Vec::new())),
             ]
         },
         found: &[
@@ -401,7 +401,7 @@ const CASES: &[Case] = &[
             "value: key \"events\" of database 0: pending entry 2-1 of group 7: there is no such group",
             "value: key \"events\" of database 0: entry 2-1 of consumer 9 of group 0: there is no such consumer",
             "value: key \"events\" of database 0: the row of a consumer's entry has a key of 4 bytes behind the kind",
-            "value: key \"events\" of database 0: there is a row of kind 6, which is none",
+            "value: key \"events\" of database 0: there is a row of kind 13, which is none",
             "6 defects: 6 value",
         ],
     },

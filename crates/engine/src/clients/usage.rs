@@ -6,6 +6,7 @@
 //! change without a lock.
 
 use crate::clients::statistics::counters::Count;
+use crate::sync::Mutex;
 use haypile_acl::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -84,6 +85,8 @@ pub(crate) struct Usage {
     pub turned_away: Count,
     /// Clients that were closed for want of memory.
     pub closed: Count,
+    /// Held by whoever looks for clients to close: two event loops at once would close more than have to be.
+    pub closing: Mutex<()>,
 }
 
 /// The limit that a call has come upon, and the time until it may run.
@@ -109,6 +112,7 @@ impl Usage {
             delayed_us: Count::default(),
             turned_away: Count::default(),
             closed: Count::default(),
+            closing: Mutex::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::clients::usage::{Seat, UsedUp};
 use crate::run::check::Checked;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
+use crate::sync::lock;
 use haypile_acl::User;
 use haypile_commands::host::ClientFilter;
 use haypile_commands::{Entry, Flag};
@@ -97,6 +98,7 @@ impl Engine {
 
     fn close_largest_of(&self, seat: &Seat, bytes_max: u64) {
         let filter = ClientFilter { user: Some(seat.usage.user.to_vec()), ..ClientFilter::default() };
+        let _one = lock(&seat.usage.closing);
         // Those that were closed before are not found any more.
         let mut clients = self.clients.find(&filter, 0);
         clients.retain(|client| client.footprint.may_be_closed());
