@@ -433,12 +433,12 @@ const CASES: &[Case] = &[
                 (entry(5), None),
                 (entry(9), Some(b"\x05f".to_vec())),
                 (entry(99), Some(b"\x01f\x01v".to_vec())),
-                (look.data_row("stream", &[9]), Some(Vec::new())),
+                (look.data_row("stream", &[14]), Some(Vec::new())),
             ]
         },
         found: &[
             "value: key \"stream\" of database 0: entry 9-1: its fields are cut off, or no pairs",
-            "value: key \"stream\" of database 0: there is a row of kind 9, which is none",
+            "value: key \"stream\" of database 0: there is a row of kind 14, which is none",
             "value: key \"stream\" of database 0: its count is 48, there are 47",
             "value: key \"stream\" of database 0: its first entry is said to be 2-1, and is 3-1",
             "value: key \"stream\" of database 0: it has an entry 99-1, above its last id 50-1",
