@@ -27,7 +27,7 @@ impl Limits {
     /// Applies a rule; whether it is about a limit at all.
     ///
     /// # Errors
-    /// It is, and its number is wrong.
+    /// The number of a limit is wrong.
     pub(crate) fn apply(&mut self, rule: &[u8]) -> Result<bool, Wrong> {
         let Some(at) = rule.iter().position(|&byte| byte == b'=') else { return Ok(false) };
         let (name, number) = (rule[..at].to_ascii_lowercase(), &rule[at + 1..]);

@@ -169,3 +169,22 @@ fn a_call_that_is_held_counts_once() {
     let info = server.ask(0, "INFO clients");
     assert!(info.contains(",calls=1,"), "{info}");
 }
+
+#[test]
+fn strangers_take_nothing_from_the_default_user() {
+    check(
+        "neither a connection nor a call",
+        "
+        0: CONFIG SET user-limit-policy refuse => +OK
+        0: ACL SETUSER bob on nopass ~* +@all => +OK
+        0: AUTH bob x => +OK
+        0: ACL SETUSER default resetpass >pw connections=1 rate=1000 => +OK
+        1: PING => -NOAUTH Authentication required.
+        2: PING => -NOAUTH Authentication required.
+        2: NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
+        3: AUTH pw => +OK
+        3: PING => +PONG
+        2: AUTH pw => -ERR max number of connections of user 'default' reached: 1
+        ",
+    );
+}

@@ -120,7 +120,7 @@ trait Number: Copy + PartialOrd {
     /// Returns `self` less `other`.
     ///
     /// # Errors
-    /// It leaves the range.
+    /// The difference leaves the range.
     fn less(self, other: Self) -> Result<Self>;
     fn text(self) -> String;
     fn reply(self) -> Reply;

@@ -48,7 +48,11 @@ impl WorkerState {
         call: &Planned<'_>,
         out: &mut Vec<u8>,
     ) -> Checked {
+        // A password that was taken away meanwhile is not asked for, as in Redis.
+        let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
+        // Strangers take nothing from the default user, as whom they begin.
         if session.checks & LIMITED != 0
+            && is_open
             && !std::mem::take(&mut session.is_counted)
             && let Err(beyond) = self.check_limits(engine, session, call.entry.as_ref().ok().copied(), call.args)
         {
@@ -61,8 +65,6 @@ impl WorkerState {
         let Ok(entry) = &call.entry else { return Checked::Go };
         // A command is the client's last one even while it is held, or if it is refused.
         session.last_command = Some(entry.id);
-        // A password that was taken away meanwhile is not asked for, as in Redis.
-        let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
         if !is_open && !entry.flags.has(Flag::NoAuth) {
             return self.deny(engine, session, entry, call.args, "NOAUTH Authentication required.", out);
         }

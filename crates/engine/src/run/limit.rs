@@ -31,7 +31,7 @@ impl WorkerState {
     /// Looks whether a call is within the limits of its client's user, also one of a command that is not there.
     ///
     /// # Errors
-    /// It waits, or this is the error that it is answered with.
+    /// The call waits, or is answered with this error.
     pub(crate) fn check_limits(
         &self,
         engine: &Engine,
