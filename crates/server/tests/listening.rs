@@ -3,8 +3,10 @@
 
 mod process;
 
-use process::{Client, Server, TempDir, free_port};
+use process::{Client, Server, TempDir, free_port, wait_until};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const NO_PORT: &str = "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check \
     server logs.\r\n";
@@ -72,16 +74,19 @@ fn a_server_stops_while_its_port_changes() {
         let server = Server::start(dir.path(), &[]);
         let ports = [server.port, free_port()];
         let clients: Vec<_> = (0..6).map(|_| server.client()).collect();
+        let changes = Arc::new(AtomicUsize::new(0));
         let changing: Vec<_> = clients
             .into_iter()
             .map(|mut client| {
+                let changes = changes.clone();
                 std::thread::spawn(move || {
                     let set = |port| format!("CONFIG SET port {port}");
-                    (0..).take_while(|n| client.try_ask(&set(ports[n % 2])).is_some()).count()
+                    let changed = (0..).take_while(|n| client.try_ask(&set(ports[n % 2])).is_some());
+                    changed.inspect(|_| _ = changes.fetch_add(1, Ordering::Relaxed)).count()
                 })
             })
             .collect();
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        wait_until("all change the port", || changes.load(Ordering::Relaxed) > 60);
         // It waits until the server has ended.
         server.stop();
         for thread in changing {
