@@ -1,7 +1,7 @@
 //! The one place that decides what durable means: which records count as durable under a setting, and which of the
 //! log's steps makes them so.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::format::Index;
 
@@ -42,6 +42,18 @@ impl Durability {
     }
 }
 
+/// Whose word counts for a record to be confirmed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Asked {
+    /// This log's alone.
+    This = 0,
+    /// This log's, and that of others.
+    Others = 1,
+    /// That of a consensus group alone: a quorum may have a record before this log does.
+    Group = 2,
+}
+
 /// How far the log has got in each respect, and the durability that is asked for. Read without a lock.
 ///
 /// Invariant: `synced <= written <= last`, and none of them ever goes back.
@@ -54,8 +66,8 @@ pub(crate) struct Reached {
     asked: AtomicU8,
     /// The last record that others have confirmed to have, with all before it. Never goes back.
     confirmed_by_others: AtomicU64,
-    /// Whether records are confirmed only if others have them, too.
-    asks_others: AtomicBool,
+    /// An [`Asked`] as a number.
+    asks: AtomicU8,
 }
 
 impl Reached {
@@ -68,7 +80,7 @@ impl Reached {
             synced: at(),
             asked: AtomicU8::new(asked as u8),
             confirmed_by_others: AtomicU64::new(0),
-            asks_others: AtomicBool::new(false),
+            asks: AtomicU8::new(Asked::This as u8),
         }
     }
 
@@ -99,8 +111,11 @@ impl Reached {
     /// Returns the index through which all records are durable, and others have them where that is asked for.
     #[inline]
     pub(crate) fn confirmed(&self) -> Index {
-        let durable = self.durable();
-        if self.asks_others() { durable.min(self.confirmed_by_others()) } else { durable }
+        match self.asks() {
+            Asked::This => self.durable(),
+            Asked::Others => self.durable().min(self.confirmed_by_others()),
+            Asked::Group => self.confirmed_by_others(),
+        }
     }
 
     /// Returns the last record that others have confirmed to have.
@@ -115,13 +130,23 @@ impl Reached {
     }
 
     #[inline]
-    pub(crate) fn asks_others(&self) -> bool {
-        self.asks_others.load(Ordering::Relaxed)
+    fn asks(&self) -> Asked {
+        match self.asks.load(Ordering::Relaxed) {
+            0 => Asked::This,
+            1 => Asked::Others,
+            _ => Asked::Group,
+        }
     }
 
-    /// Sets whether others are asked. Returns whether that is a change.
-    pub(crate) fn ask_others(&self, asks: bool) -> bool {
-        self.asks_others.swap(asks, Ordering::SeqCst) != asks
+    #[inline]
+    pub(crate) fn asks_others(&self) -> bool {
+        self.asks() != Asked::This
+    }
+
+    /// Sets who is asked. Returns whether that is a change. A log of a group stays that.
+    pub(crate) fn set_asked(&self, asked: Asked) -> bool {
+        let change = |was: u8| (was != Asked::Group as u8 && was != asked as u8).then_some(asked as u8);
+        self.asks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok()
     }
 
     /// Returns the durability that is asked for.
@@ -188,7 +213,7 @@ mod tests {
     fn where_others_are_asked_a_record_is_confirmed_when_they_have_it_too() {
         let reached = reached();
         assert_eq!(reached.confirmed(), Index(7), "nobody is asked");
-        assert!(reached.ask_others(true) && !reached.ask_others(true));
+        assert!(reached.set_asked(Asked::Others) && !reached.set_asked(Asked::Others));
         assert_eq!(reached.confirmed(), Index(0), "nobody has said anything");
         assert!(reached.confirm(Index(6)) && !reached.confirm(Index(6)) && !reached.confirm(Index(4)));
         assert_eq!(reached.confirmed(), Index(6));
@@ -198,6 +223,17 @@ mod tests {
         assert_eq!(reached.confirmed(), Index(5));
         assert!(!reached.confirm(Index(100)), "nobody has what there is not");
         assert_eq!(reached.confirmed_by_others(), Index(8));
+    }
+
+    #[test]
+    fn in_a_group_a_record_is_confirmed_when_the_group_says_so() {
+        let reached = reached();
+        reached.ask(Durability::Fsync);
+        assert!(reached.set_asked(Asked::Group));
+        assert_eq!(reached.confirmed(), Index(0));
+        assert!(reached.confirm(Index(8)));
+        assert_eq!(reached.confirmed(), Index(8), "whatever this log has on its disk");
+        assert!(!reached.set_asked(Asked::This) && reached.asks_others(), "that is for good");
     }
 
     #[test]

@@ -296,6 +296,16 @@ pub(crate) struct Entry {
     pub number: u64,
 }
 
+/// The records of one entry of a consensus group.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct EntrySpan {
+    pub term: u64,
+    /// Raft's index of the entry.
+    pub number: u64,
+    pub first: Index,
+    pub last: Index,
+}
+
 /// The header of a group: the records of one write.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {

@@ -19,6 +19,7 @@ mod error;
 mod export;
 mod files;
 mod format;
+mod group;
 mod histories;
 mod inspect;
 mod listing;
@@ -53,7 +54,7 @@ pub use error::{ADVICE, Damage, OpenError, SyncError};
 pub use export::{ExportError, Exported, Hold};
 pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
-    FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, Origin, RECORD_HEADER_BYTES,
+    EntrySpan, FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, Origin, RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
 };
 pub use histories::{Applied, Histories};

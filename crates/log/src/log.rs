@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::durable::Durability;
+use crate::durable::{Asked, Durability};
 use crate::error::{OpenError, SyncError};
-use crate::format::{Entry, History, HistoryStart, Index, Kind};
+use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin};
 use crate::histories::{Applied, Histories};
 use crate::options::{Options, random_history};
 use crate::queue::{NotNext, Queue};
@@ -60,7 +60,9 @@ impl Log {
         let (last, clean, cut) = (survey.last, survey.clean, survey.cut.take());
         let (mut histories, lacking) = (survey.histories.clone(), survey.lacking);
         if let Some(origin) = origin_at_open(&survey, options.follows) {
-            histories.push(HistoryStart { history: random_history(&options), origin });
+            let founding = options.founding.filter(|_| origin == Origin::Nothing);
+            let history = founding.unwrap_or_else(|| random_history(&options));
+            histories.push(HistoryStart { history, origin });
         }
         let next_number = survey.next_number;
         let shared =
@@ -164,15 +166,6 @@ impl Log {
         charge
     }
 
-    /// Records from here on are of this term and entry of a consensus group: their groups say so, and share none with
-    /// the records before. Both numbers are 0 outside of one. Called under the latches that order the memtable.
-    ///
-    /// # Panics
-    /// Terms and entries never go back.
-    pub fn begin_entry(&self, term: u64, entry: u64) {
-        self.shared.queue.lock().begin_entry(Entry { term, number: entry });
-    }
-
     /// The last index given out.
     pub fn last(&self) -> Index {
         self.shared.reached.last()
@@ -232,7 +225,7 @@ impl Log {
 
     /// Sets whether a record is confirmed only when other logs have it, too.
     pub fn ask_others(&self, asks: bool) {
-        if self.shared.reached.ask_others(asks) {
+        if self.shared.reached.set_asked(if asks { Asked::Others } else { Asked::This }) {
             self.shared.wake_waiting();
         }
     }

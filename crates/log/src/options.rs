@@ -41,6 +41,11 @@ pub struct Options {
     pub complete_through: Index,
     /// The log is a copy of another one, whose histories it goes through: an open begins none of its own.
     pub follows: bool,
+    /// The name of the first history of a log that has none: that of a consensus group, which all its members' logs
+    /// are in. None for a random one.
+    pub founding: Option<History>,
+    /// The last record that stays: those behind it go, as what a consensus group did not agree on. None for all.
+    pub keep_through: Option<Index>,
     /// The file that notes how far the log reaches, so that a lost segment or directory is noticed; None for no such
     /// file.
     pub end: Option<EndFile>,
@@ -64,6 +69,8 @@ impl Options {
             retention: Retention { bytes: 256 << 20, age_ms: u64::MAX },
             complete_through: Index(0),
             follows: false,
+            founding: None,
+            keep_through: None,
             end: None,
             files: Arc::new(DiskFiles),
             now_ms: Arc::new(|| {
@@ -91,6 +98,8 @@ impl fmt::Debug for Options {
             .field("retention", &self.retention)
             .field("complete_through", &self.complete_through)
             .field("follows", &self.follows)
+            .field("founding", &self.founding)
+            .field("keep_through", &self.keep_through)
             .field("end", &self.end)
             .field("files", &self.files)
             .finish_non_exhaustive()

@@ -34,6 +34,8 @@ pub(crate) struct Queue {
     charge: u64,
     /// The entry that the next record belongs to, and all of `current`.
     entry: Entry,
+    /// The log is a group's leader's: each part is an entry, and gets the next number.
+    leads: bool,
     /// The time of the newest record, which the next one's is not before.
     time_ms: u64,
     current: BytesMut,
@@ -75,6 +77,7 @@ impl Queue {
             first: last.next(),
             charge: 0,
             entry: Entry::default(),
+            leads: false,
             time_ms,
             current: BytesMut::new(),
             long: true,
@@ -128,7 +131,7 @@ impl Queue {
 
     /// Makes ready for a record of another log, which has this index and entry there: it keeps its time.
     pub(crate) fn follow(&mut self, index: Index, entry: Entry, time_ms: u64) -> Result<(), NotNext> {
-        if index != self.last.next() || entry < self.entry {
+        if index != self.last.next() || entry < self.entry || self.leads {
             return Err(NotNext { index, entry, last: self.last, last_entry: self.entry });
         }
         self.begin_entry(entry);
@@ -152,6 +155,21 @@ impl Queue {
         self.entry = entry;
     }
 
+    /// Records from here on are entries of this leader, one for each part, numbered from `first` on.
+    pub(crate) fn lead(&mut self, first: Entry) {
+        assert!(!self.leads && first > self.entry, "a leader's entries follow on those that it has");
+        self.begin_entry(first);
+        self.leads = true;
+    }
+
+    /// Ends the entry that a leader's newest record belongs to.
+    pub(crate) fn end_entry(&mut self) {
+        if self.leads {
+            let part = self.split();
+            self.full.extend(part);
+        }
+    }
+
     /// Moves everything appended so far to the end of `parts`.
     pub(crate) fn take(&mut self, parts: &mut VecDeque<Part>) {
         parts.extend(self.full.drain(..));
@@ -159,13 +177,12 @@ impl Queue {
     }
 
     fn split(&mut self) -> Option<Part> {
-        (!self.current.is_empty()).then(|| Part {
-            first: self.first,
-            last: self.last,
-            entry: self.entry,
-            charge: self.charge,
-            bytes: self.current.split(),
-        })
+        if self.current.is_empty() {
+            return None;
+        }
+        let Queue { first, last, entry, charge, .. } = *self;
+        self.entry.number += u64::from(self.leads);
+        Some(Part { first, last, entry, charge, bytes: self.current.split() })
     }
 
     /// Makes room for `bytes` in a new chunk.

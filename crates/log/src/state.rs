@@ -18,7 +18,7 @@ use crate::budget::{Budget, Padded};
 use crate::durable::Reached;
 use crate::end::EndWriter;
 use crate::files::Files;
-use crate::format::{GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use crate::format::{EntrySpan, GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::histories::Histories;
 use crate::options::Options;
 use crate::phase::Phase;
@@ -90,6 +90,9 @@ pub(crate) struct State {
     pub closing: bool,
     /// The log takes another one's records: the history that it is in is not its own to go on with.
     pub follows: bool,
+    /// The entries of a group's leader that were written and not taken by [`Log::take_entries`](crate::Log), in order;
+    /// None on a log that does not lead.
+    pub led: Option<Vec<EntrySpan>>,
     /// The histories that the log went through.
     ///
     /// Invariant: never empty; the newest one is that of the segments that are made.
@@ -195,6 +198,7 @@ impl Shared {
             failure: None,
             closing: false,
             follows: options.follows,
+            led: None,
             histories,
             segments,
             active: None,
@@ -387,6 +391,18 @@ impl State {
 
     pub(crate) fn can_write(&self) -> bool {
         self.phase == Phase::Running
+    }
+
+    /// Notes that a part of a leader's log was written, which is an entry.
+    pub(crate) fn note_led(&mut self, part: &Part) {
+        if let Some(led) = &mut self.led
+            && part.entry.number > 0
+        {
+            let Part { first, last, entry, .. } = *part;
+            let before = led.last().map(|before| before.last.next());
+            assert!(before.is_none_or(|next| next == first), "entries are written in their order: {before:?}, {first}");
+            led.push(EntrySpan { term: entry.term, number: entry.number, first, last });
+        }
     }
 
     /// Puts a segment behind those that there are.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::end::{End, Noted, read_end};
 use crate::error::{Damage, OpenError};
 use crate::files::{File, Files, read_exact_at, write_all_at};
-use crate::format::{History, HistoryStart, Index, Origin, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{Entry, History, HistoryStart, Index, Origin, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::histories::{Applied, Histories};
 use crate::listing::{first_index, known_kind, list, open_segment};
 use crate::options::Options;
@@ -126,6 +126,9 @@ impl Survey {
         }
         let known = known(options, applied.index, end);
         survey.find_end(&options.dir, &*options.files, &unused, &known)?;
+        if let Some(keep) = options.keep_through {
+            survey.cut_behind(keep, &*options.files)?;
+        }
         if let Some(end) = end.filter(|_| !end_is_listed) {
             survey.refuse_missing(&options.dir, end.segment)?;
         }
@@ -233,12 +236,16 @@ impl Survey {
         let mut time_ms = if segment.header.first.0 > 0 { segment.header.created_ms } else { 0 };
         // Groups above the newest mark: at most what the writer was allowed to leave unsynced.
         let mut unsynced = VecDeque::new();
-        let bad = loop {
+        let mut next = walk.next_index();
+        let mut bad = loop {
             match walk.step().map_err(io_error())? {
                 Ok(found) => {
                     known_kind(&segment, found.header.kind)?;
-                    good_end = walk.offset();
-                    time_ms = found.header.time_ms;
+                    // An entry of a consensus group is there as a whole, or it is not.
+                    if found.group.entry == Entry::default() || walk.offset() == found.group_end() {
+                        (good_end, next) = (walk.offset(), walk.next_index());
+                        time_ms = found.header.time_ms;
+                    }
                     if found.header.index == found.group.first {
                         unsynced.push_back((found.group.first, found.group_start));
                         while unsynced.front().is_some_and(|(first, _)| *first <= found.group.synced) {
@@ -249,6 +256,9 @@ impl Survey {
                 Err(bad) => break bad,
             }
         };
+        if next < bad.index {
+            bad = Bad { offset: good_end, index: next, reason: bad.reason };
+        }
         let marked = walk.marked();
         let clean = marked.is_some();
         // The mark says that all before it was synced.
@@ -265,6 +275,38 @@ impl Survey {
         self.clean = clean;
         self.last = tail.last;
         self.time_ms = time_ms;
+        Ok(())
+    }
+
+    /// Takes back the records behind `keep`.
+    fn cut_behind(&mut self, keep: Index, files: &dyn Files) -> Result<(), OpenError> {
+        if self.last <= keep {
+            return Ok(());
+        }
+        while self.last > keep {
+            let has_others = self.segments.len() > 1;
+            let tail = self.segments.last_mut().expect("a log with records has segments");
+            if tail.first > keep && has_others {
+                let gone = self.segments.pop().expect("it was just looked at");
+                self.sweep.push(gone.segment.path.clone());
+                let tail = self.segments.last().expect("there are two");
+                (self.last, self.unsynced_from) = (tail.last, u64::MAX);
+                continue;
+            }
+            let segment = tail.segment.clone();
+            let file = files.open(&segment.path).map_err(OpenError::io(&segment.path))?;
+            let mut walk = Walk::new(file, segment.header.salt, tail.first, tail.end);
+            while walk.next_index() <= keep {
+                match walk.step().map_err(OpenError::io(&segment.path))? {
+                    Ok(found) => self.time_ms = found.header.time_ms,
+                    Err(bad) => return Err(damage(&segment.path, &bad, bad.reason.into())),
+                }
+            }
+            (tail.last, tail.end, self.last) = (keep, walk.offset(), keep);
+        }
+        let tail = self.segments.last().expect("a log with records has segments");
+        self.unsynced_from = self.unsynced_from.min(tail.end);
+        (self.clean, self.cut) = (false, None);
         Ok(())
     }
 

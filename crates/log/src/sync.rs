@@ -177,7 +177,9 @@ impl Shared {
                 }
                 state.push_segment(Held { segment: segment.clone(), first: synced.next(), last, end, bytes });
                 state.active = Some(Active { segment, file, offset: end, bytes });
-                let held_charge: u64 = state.held.drain(..).map(|part| part.charge).sum();
+                let held = std::mem::take(&mut state.held);
+                held.iter().for_each(|part| state.note_led(part));
+                let held_charge: u64 = held.iter().map(|part| part.charge).sum();
                 state.written_charge += held_charge;
                 state.synced_charge = state.written_charge;
                 state.retained.clear();

@@ -51,6 +51,13 @@ pub(crate) struct Found {
     body: Range<usize>,
 }
 
+impl Found {
+    /// The offset of the end of its group.
+    pub(crate) fn group_end(&self) -> u64 {
+        self.group_start + GROUP_HEADER_BYTES as u64 + u64::from(self.group.record_bytes)
+    }
+}
+
 /// The place where a segment cannot be read on: damage, or simply its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bad {

@@ -103,6 +103,7 @@ impl Shared {
         state.counters.writes += 1;
         state.written_charge += part.charge;
         self.set_written(state, part.last);
+        state.note_led(&part);
         let Part { first, last, charge, bytes, .. } = part;
         state.retain(Retained { offset, first, last, charge, bytes });
         self.set_limit(state);
