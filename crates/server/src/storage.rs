@@ -136,6 +136,7 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
         txn_bytes_max: config.txn_bytes_max,
         blind_set: config.blind_set,
         memory_only: config.engine == EngineKind::Memory,
+        in_group: false,
         disk_free_min_bytes: config.disk_free_bytes_min,
         disk_free: disk_free(&config.dir),
         reserve: Some(Arc::new(reserve)),

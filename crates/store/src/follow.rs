@@ -15,6 +15,7 @@ use crate::stop::Stop;
 use crate::store::Store;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, effects};
 use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a record waits for room in the log or the memtable before its caller looks whether it is still wanted.
@@ -73,7 +74,7 @@ impl Store {
     /// next one of the history that this store is in. Nothing has happened.
     pub fn follow(&self, record: &Record<'_>, locks: &dyn RecordLocks) -> Result<(), FollowError> {
         self.expect_to_follow()?;
-        let damaged = |why: String| FollowError::Damaged(format!("record {}: {why}", record.index));
+        let damaged = |why: String| damaged(record, why);
         if (record.history, record.index) != (self.history(), self.log.last().next()) {
             let (history, last) = (self.history(), self.log.last());
             return Err(damaged(format!(
@@ -81,20 +82,40 @@ impl Store {
                 record.history
             )));
         }
+        self.wait_for_room_of_records()?;
+        self.take(record, Some(self.reserve_for(record)?), locks)
+    }
+
+    /// Waits a moment for room in the memtable.
+    pub(crate) fn wait_for_room_of_records(&self) -> Result<(), FollowError> {
         self.wait_for_room_within(ROOM_WAIT).map_err(|stop| match stop {
             Stop::Refused(why) => FollowError::Refused(why.to_string()),
             other => FollowError::Refused(format!("{other:?}")),
-        })?;
+        })
+    }
+
+    /// Waits a moment for room in the log.
+    pub(crate) fn reserve_for(&self, record: &Record<'_>) -> Result<Reservation<'_>, FollowError> {
+        self.log.reserve_within(record.body.len(), ROOM_WAIT).map_err(|error| {
+            self.flush.on_log_refused();
+            FollowError::Refused(error.to_string())
+        })
+    }
+
+    /// Applies a record while its keys are locked, and appends it before where there is room reserved for it: else it
+    /// is in the log already.
+    pub(crate) fn take(
+        &self,
+        record: &Record<'_>,
+        reserved: Option<Reservation<'_>>,
+        locks: &dyn RecordLocks,
+    ) -> Result<(), FollowError> {
+        let damaged = |why: String| damaged(record, why);
         let mut effects = SmallVec::<[Effect<'_>; EFFECTS_INLINE]>::new();
         if record.kind == Kind::Effects {
             parse(record.body, |effect| effects.push(effect)).map_err(damaged)?;
         }
         let below = self.rows_below_changes(&effects).map_err(damaged)?;
-        let reserved = self.log.reserve_within(record.body.len(), ROOM_WAIT);
-        let reserved = reserved.map_err(|error| {
-            self.flush.on_log_refused();
-            FollowError::Refused(error.to_string())
-        })?;
         let mut appended = Ok(());
         let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
         let keys = named_keys(&effects);
@@ -116,7 +137,7 @@ impl Store {
     fn take_in(
         &self,
         record: &Record<'_>,
-        reserved: Reservation<'_>,
+        reserved: Option<Reservation<'_>>,
         effects: ParsedEffects<'_, '_>,
     ) -> Result<(), NotNext> {
         if effects.effects.len() > ROWS_AT_ONCE {
@@ -134,12 +155,16 @@ impl Store {
     fn append_and_apply<'l>(
         &self,
         record: &Record<'_>,
-        reserved: Reservation<'_>,
+        reserved: Option<Reservation<'_>>,
         mut effects: ParsedEffects<'_, '_>,
         latches: &mut impl Latching<'l>,
     ) -> Result<(), NotNext> {
-        self.log.append_at(reserved, record)?;
+        if let Some(reserved) = reserved {
+            self.log.append_at(reserved, record)?;
+        }
         self.apply(record.index, &mut effects, latches, self.written_at(record.time_ms));
+        // Stored under the latches: a freeze has either the record and its index, or neither.
+        self.replayed.store(record.index.0, Ordering::Release);
         Ok(())
     }
 
@@ -159,7 +184,7 @@ impl Store {
     }
 
     /// A store that leads makes its records and histories itself.
-    fn expect_to_follow(&self) -> Result<(), FollowError> {
+    pub(crate) fn expect_to_follow(&self) -> Result<(), FollowError> {
         let follows = self.follows();
         follows.then_some(()).ok_or_else(|| FollowError::Refused("the store does not follow".into()))
     }
@@ -207,6 +232,11 @@ impl Store {
         self.role.set(Role::Leading);
         Ok(start)
     }
+}
+
+/// Returns the error of a record that does not belong to a store.
+pub(crate) fn damaged(record: &Record<'_>, why: String) -> FollowError {
+    FollowError::Damaged(format!("record {}: {why}", record.index))
 }
 
 /// Returns the keys that a record names, in the order of their hashes, each once.

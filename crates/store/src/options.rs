@@ -33,6 +33,9 @@ pub struct StoreOptions {
     /// Whether there is no base: nothing is ever flushed, `memtable_bytes` is the bound of the data, nothing survives a
     /// stop.
     pub memory_only: bool,
+    /// Whether the store is a member's of a consensus group: its log has records that the group has not agreed on. An
+    /// open applies none of them, and the base takes nothing but what `Log::confirm` has named.
+    pub in_group: bool,
     /// The free bytes of the disk below which writes stop, beside the room that rows in memory still need. 0: they
     /// never stop.
     pub disk_free_min_bytes: u64,

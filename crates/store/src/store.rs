@@ -32,6 +32,8 @@ pub struct Store {
     pub(crate) memtable: Memtable,
     /// The commit that is being applied in steps.
     pub(crate) staged: Staged,
+    /// Held while an entry of a consensus group is applied: a generation has all of an entry, or nothing.
+    pub(crate) entry_turn: Mutex<()>,
     pub(crate) cache: RowCache,
     pub(crate) presence: Presence,
     pub(crate) derived: Derived,
@@ -55,7 +57,8 @@ pub struct Store {
     pub(crate) value_bytes_max: AtomicU64,
     pub access_policy: AccessPolicy,
     pub tunables: crate::tunables::Tunables,
-    /// The last record in the memtable while the log is replayed. Afterwards the log knows it.
+    /// The last record in the memtable while the log is replayed, and while a group's leader is followed. Else the log
+    /// knows it.
     pub(crate) replayed: AtomicU64,
     pub(crate) role: RoleNow,
     /// The last record before the first commit: all records up to it were on the disk when the store was opened.
@@ -263,6 +266,7 @@ impl Store {
     pub(crate) fn last_applied(&self) -> Index {
         match self.role.get() {
             Role::Replaying => Index(self.replayed.load(Ordering::Acquire)),
+            Role::Following if self.options.in_group => Index(self.replayed.load(Ordering::Acquire)),
             Role::Following | Role::Leading => self.log.last(),
         }
     }

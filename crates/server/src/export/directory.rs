@@ -54,6 +54,7 @@ impl Directory {
             txn_bytes_max: u64::MAX,
             blind_set: false,
             memory_only: false,
+            in_group: false,
             disk_free_min_bytes: 0,
             disk_free: DiskFree(Arc::new(|| None)),
             reserve: None,

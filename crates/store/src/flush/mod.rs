@@ -27,6 +27,7 @@ use crate::role::Role;
 use crate::stop::Mode;
 use crate::store::Store;
 use control::Work;
+use haypile_log::Index;
 use noted::Noted;
 use sorted::{OwnRows, SortedRows};
 use std::sync::Arc;
@@ -46,6 +47,12 @@ const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How often a waiting flush looks whether the base has caught up.
 const BASE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The longest wait of a flush for a consensus group to agree on its records. Then it fails, and is tried again.
+const GROUP_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How often a waiting flush looks whether the group has agreed.
+const GROUP_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The time between two flushes that only show the base which rows are dead.
 const DEAD_INTERVAL: Duration = Duration::from_secs(2);
@@ -151,6 +158,27 @@ impl Store {
         self.flush.on_waited(started.elapsed());
     }
 
+    /// Waits until the consensus group that this store is in has agreed on a record.
+    ///
+    /// # Errors
+    /// A text for people: it has not yet.
+    fn wait_for_group(&self, needed: Index) -> Result<(), String> {
+        let started = Instant::now();
+        while self.options.in_group && self.log.confirmed() < needed {
+            if started.elapsed() > GROUP_WAIT_MAX || self.flush.is_closing_within(GROUP_LOOK_INTERVAL) {
+                return Err(format!("the group has not agreed on record {needed} yet"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of the log's segments that the base no longer needs. In a consensus group the segment with the base's
+    /// last record stays: it says of which entry that is.
+    pub(crate) fn purge_log(&self, applied: Index) {
+        let spare = u64::from(self.options.in_group);
+        self.log.purge(Index(applied.0.saturating_sub(spare)));
+    }
+
     /// Flushes one generation: the frozen one, or else the active one.
     fn flush_once(&self) -> Result<(), String> {
         let started = Instant::now();
@@ -172,6 +200,7 @@ impl Store {
         dead.dedup();
         let needed = if dead == frozen.dead { frozen.index } else { self.log.last() };
         self.log.sync_through(needed).map_err(|error| error.to_string())?;
+        self.wait_for_group(needed)?;
         self.wait_for_base();
         // The history is the record's, not this run's: while the log is replayed these may differ.
         let history = self.log.history_of(frozen.index);
@@ -183,6 +212,7 @@ impl Store {
             frozen.index,
             self.log.synced()
         );
+        assert!(!self.options.in_group || needed <= self.log.confirmed(), "what the base takes is never taken back");
         let mut rows = Noted::new(SortedRows::new(&frozen.tables, &dead, &own), &self.presence, self.options.plain);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
         let Noted { count, orphans, .. } = rows;
@@ -198,7 +228,7 @@ impl Store {
         // rows of them.
         self.on_dead(&frozen.dead, &orphans);
         assert_eq!(self.applied.load(Ordering::Acquire), frozen.index.0, "the log keeps what the base lacks");
-        self.log.purge(frozen.index);
+        self.purge_log(frozen.index);
         self.flush.on_flushed(count, started.elapsed());
         tracing::debug!(rows = count, index = frozen.index.0, ms = started.elapsed().as_millis() as u64, "flushed");
         Ok(())
@@ -246,7 +276,8 @@ impl Store {
     /// Freezes the active generation, unless a frozen one waits. `gone` gets the flushed generation that the memtable
     /// lets go of before.
     fn freeze_after(&self, gone: &mut Vec<Arc<Table>>) -> Option<Arc<Frozen>> {
-        // A record that is being applied in steps is in this generation as a whole.
+        // A record that is being applied in steps is in this generation as a whole, and so is an entry.
+        let _entry = self.entry_turn.lock();
         let _staged = self.staged.keep_out();
         let mut held = self.frozen.lock();
         if held.is_none() {
@@ -257,6 +288,7 @@ impl Store {
             *gone = self.unlink_flushed(&held);
             self.settle_objects();
             let latches = self.memtable.latch_all_shards();
+            self.log.end_entry();
             let index = self.last_applied();
             if index.0 <= self.applied.load(Ordering::Acquire) {
                 return None;

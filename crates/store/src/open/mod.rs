@@ -74,6 +74,7 @@ impl Store {
         let store = Arc::new(Store {
             memtable: Memtable::new(!options.memory_only),
             staged: Staged::default(),
+            entry_turn: Mutex::default(),
             cache: RowCache::new(options.row_cache_bytes),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             derived: Derived::default(),
@@ -113,7 +114,10 @@ impl Store {
         }
         let (objects_below, dead_spaces) = (store.objects.settled_below(), store.databases.dead());
         base.set_reclaim(crate::base::Reclaim { objects_below, dead_spaces });
-        store.log.purge(Index(applied.unwrap_or(0)));
+        if store.options.in_group {
+            store.log.join_group();
+        }
+        store.purge_log(Index(applied.unwrap_or(0)));
         store.start_thread("flush", Store::run_flushes);
         if let Err(error) = store.catch_up(opened.replay, opened.lacking, &mut progress) {
             store.stop_flushes(false);
@@ -134,7 +138,11 @@ impl Store {
         lacking: Option<HistoryStart>,
         progress: &mut impl FnMut(Progress),
     ) -> Result<(), OpenError> {
-        self.replay_all(&mut replay, lacking, progress)?;
+        if self.options.in_group {
+            replay.finish().map_err(|error| OpenError(error.to_string()))?;
+        } else {
+            self.replay_all(&mut replay, lacking, progress)?;
+        }
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
         self.role.set(if self.options.log.follows { Role::Following } else { Role::Leading });
         if lacking.is_some() && !self.base.is_read_only() {
@@ -217,6 +225,19 @@ impl Store {
     /// no call afterwards.
     pub fn close_without_flush(&self) -> Result<(), String> {
         self.close_with(false)
+    }
+
+    /// Ends the store without writing anything more, neither to the base nor to the log: what becomes of records that
+    /// its log has not written, or that the group has not agreed on, is not its own to say any more.
+    pub fn abandon(&self) {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.watch.stop();
+        self.reclaimer.stop();
+        self.stop_flushes(false);
+        self.log.abandon();
+        self.base.close();
     }
 
     fn close_with(&self, last_flush: bool) -> Result<(), String> {

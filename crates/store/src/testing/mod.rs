@@ -38,6 +38,7 @@ pub fn options(dir: &Path) -> StoreOptions {
         txn_bytes_max: 8 << 20,
         blind_set: false,
         memory_only: false,
+        in_group: false,
         disk_free_min_bytes: 0,
         disk_free: DiskFree(Arc::new(|| None)),
         reserve: None,

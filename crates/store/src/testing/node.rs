@@ -10,7 +10,7 @@ use crate::stop::Mode;
 use crate::store::Store;
 use crate::txn::{Call, Txn, TxnBuffers};
 use haypile_log::testing::ForgetfulFiles;
-use haypile_log::{History, HistoryStart, Index, Next, Through};
+use haypile_log::{Files, History, HistoryStart, Index, Next, Through};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ pub struct Rest {
 impl Rest {
     /// Starts a process over these disks.
     pub fn start(self, change: fn(&mut StoreOptions)) -> Node {
-        Node::start(self.disk, self.open_base, change)
+        Node::start(self.disk, self.open_base, change, None)
     }
 }
 
@@ -108,15 +108,21 @@ pub struct Node {
 
 impl Node {
     pub fn new(bases: &dyn Bases, change: fn(&mut StoreOptions)) -> Node {
-        Node::start(ForgetfulFiles::new(), bases.fresh(), change)
+        Node::start(ForgetfulFiles::new(), bases.fresh(), change, None)
     }
 
-    fn start(disk: ForgetfulFiles, open_base: OpenBase, change: fn(&mut StoreOptions)) -> Node {
+    fn start(
+        disk: ForgetfulFiles,
+        open_base: OpenBase,
+        change: fn(&mut StoreOptions),
+        keep_through: Option<Index>,
+    ) -> Node {
         let process = Arc::new(MortalFiles::new(Arc::new(disk.clone())));
         let base = FaultBase::new(open_base());
         let mut options = options(Path::new("/"));
         options.log.files = process.clone();
         change(&mut options);
+        options.log.keep_through = keep_through;
         let store = Store::open(options, base.clone(), |_| {}).expect("what is left opens");
         let log = Arc::downgrade(&store);
         base.compare_with_log(move || log.upgrade().map_or(Index(u64::MAX), |store| store.log().synced()));
@@ -125,7 +131,7 @@ impl Node {
 
     /// Starts a node that begins with what this one has on its disk now.
     pub fn checkpoint(&self, bases: &dyn Bases, change: fn(&mut StoreOptions)) -> Node {
-        Node::start(self.disk.copy(), bases.copy_of(&*self.base), change)
+        Node::start(self.disk.copy(), bases.copy_of(&*self.base), change, None)
     }
 
     /// Opens a copy of this node's log over a copy of some base; returns where the log ends.
@@ -145,7 +151,18 @@ impl Node {
     }
 
     fn again(self) -> Node {
-        Node::start(self.disk.clone(), self.open_base.clone(), self.change)
+        Node::start(self.disk.clone(), self.open_base.clone(), self.change, None)
+    }
+
+    /// Opens the store again without what it has not written, and without the log's records behind `keep`.
+    pub fn rebuild(self, keep: Index) -> Node {
+        self.store.abandon();
+        Node::start(self.disk.clone(), self.open_base.clone(), self.change, Some(keep))
+    }
+
+    /// Returns the files that this process has: they end with it.
+    pub fn files(&self) -> Arc<dyn Files> {
+        self.process.clone()
     }
 
     /// Ends the process, and keeps what is on its disks.
