@@ -1,0 +1,243 @@
+//! The ballot: a member's term and vote, which it must never forget, in a small file of their own.
+//!
+//! The file has two slots, a page each, which say the same: each is written and synced in turn. A torn write leaves the
+//! other one, and so does a sector that is damaged later, without a vote being forgotten. That is done before any message
+//! that rests on a vote leaves, and before the entries of a new term. `docs/format/raft.md` has the bytes.
+
+use crate::machine::Fault;
+use haypile_log::{File, Files, History, read_exact_at, write_all_at};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MAGIC: [u8; 8] = *b"haypiler";
+/// Version of the file's format, in each slot. Another one is refused.
+const VERSION: u32 = 1;
+const SLOT_BYTES: usize = 72;
+/// A disk writes a sector whole: each slot has one of its own.
+const SLOT_DISTANCE: u64 = 4096;
+const SLOTS: u64 = 2;
+
+/// A member's newest term, and whom it voted for there; 0 for nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vote {
+    pub term: u64,
+    pub vote: u64,
+}
+
+/// The file of a member.
+#[derive(Debug)]
+pub struct Ballot {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    group: History,
+    id: u64,
+    sequence: u64,
+    vote: Vote,
+}
+
+/// What a slot says.
+struct Slot {
+    sequence: u64,
+    group: History,
+    id: u64,
+    vote: Vote,
+}
+
+impl Slot {
+    fn encode(&self) -> [u8; SLOT_BYTES] {
+        let mut bytes = [0; SLOT_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..44].copy_from_slice(&self.group.0);
+        bytes[48..56].copy_from_slice(&self.id.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.vote.term.to_le_bytes());
+        bytes[64..72].copy_from_slice(&self.vote.vote.to_le_bytes());
+        let crc = crc32fast::hash(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Returns None of what is no slot of this version.
+    fn decode(bytes: &[u8]) -> Option<Slot> {
+        let number =
+            |at: usize| bytes.get(at..at + 8).map(|bytes| u64::from_le_bytes(*bytes.first_chunk().expect("eight")));
+        let slot = Slot {
+            sequence: number(16)?,
+            group: History(*bytes.get(24..)?.first_chunk()?),
+            id: number(48)?,
+            vote: Vote { term: number(56)?, vote: number(64)? },
+        };
+        (slot.encode()[..] == bytes[..SLOT_BYTES]).then_some(slot)
+    }
+}
+
+impl Ballot {
+    /// Opens the ballot of a member. One that begins, with an empty log, has none yet: it is made.
+    ///
+    /// # Errors
+    /// The file is damaged, of another member or group, or lost while the log has entries: a member that may have
+    /// forgotten a vote takes no part. Or it cannot be read or written.
+    pub fn open(files: &dyn Files, path: &Path, group: History, id: u64, begins: bool) -> Result<Ballot, Fault> {
+        let at = |what: &str| format!("{}: {what}", path.display());
+        let failed = |error: io::Error| Fault::Refused(at(&error.to_string()));
+        let file = match files.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if !begins {
+                    return Err(Fault::Damaged(at(
+                        "it is missing, and the log has entries: this member may have voted, and must be replaced",
+                    )));
+                }
+                return Ballot::create(files, path, group, id).map_err(failed);
+            }
+            file => file.map_err(failed)?,
+        };
+        let mut newest: Option<Slot> = None;
+        for slot in 0..SLOTS {
+            let mut bytes = [0; SLOT_BYTES];
+            read_exact_at(&*file, &mut bytes, slot * SLOT_DISTANCE).map_err(failed)?;
+            newest = newest.into_iter().chain(Slot::decode(&bytes)).max_by_key(|slot| slot.sequence);
+        }
+        let Some(slot) = newest else {
+            return Err(Fault::Damaged(at(
+                "neither of its two notes has the right checksum: this member must be replaced",
+            )));
+        };
+        if (slot.group, slot.id) != (group, id) {
+            let (of, is) = (format!("member {} of group {}", slot.id, slot.group), format!("member {id} of {group}"));
+            return Err(Fault::Damaged(at(&format!("it is of {of}, and this is {is}"))));
+        }
+        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: slot.sequence, vote: slot.vote })
+    }
+
+    fn create(files: &dyn Files, path: &Path, group: History, id: u64) -> io::Result<Ballot> {
+        let fresh = path.with_extension("new");
+        let file = files.create(&fresh)?;
+        let bytes = Slot { sequence: 1, group, id, vote: Vote::default() }.encode();
+        (0..SLOTS).try_for_each(|slot| write_all_at(&*file, &bytes, slot * SLOT_DISTANCE))?;
+        file.sync()?;
+        files.rename(&fresh, path)?;
+        if let Some(dir) = path.parent() {
+            files.sync_dir(dir)?;
+        }
+        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote: Vote::default() })
+    }
+
+    /// Returns what was stored last.
+    pub fn vote(&self) -> Vote {
+        self.vote
+    }
+
+    /// Stores a vote; it is on the disk, twice, when this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written or synced. Nothing may leave that rests on the vote.
+    pub fn store(&mut self, vote: Vote) -> Result<(), Fault> {
+        assert!(vote.term >= self.vote.term, "terms never go back: {vote:?}, {:?}", self.vote);
+        assert!(
+            vote.term > self.vote.term || self.vote.vote == 0 || vote.vote == self.vote.vote,
+            "a vote is never taken back: {vote:?}, {:?}",
+            self.vote
+        );
+        let Ballot { group, id, .. } = *self;
+        let slot = Slot { sequence: self.sequence + 1, group, id, vote };
+        let stored = (0..SLOTS).try_for_each(|number| {
+            write_all_at(&*self.file, &slot.encode(), number * SLOT_DISTANCE)?;
+            self.file.sync()
+        });
+        stored.map_err(|error| Fault::Refused(format!("{}: {error}", self.path.display())))?;
+        (self.sequence, self.vote) = (slot.sequence, vote);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_log::testing::{ForgetfulFiles, Random};
+
+    const GROUP: History = History([9; 20]);
+
+    const PATH: &str = "/dir/ballot";
+
+    fn disk() -> ForgetfulFiles {
+        let disk = ForgetfulFiles::new();
+        disk.create_dir_all(Path::new("/dir")).unwrap();
+        disk
+    }
+
+    fn open(disk: &ForgetfulFiles, begins: bool) -> Result<Ballot, Fault> {
+        Ballot::open(&*disk.process(), Path::new(PATH), GROUP, 3, begins)
+    }
+
+    #[test]
+    fn a_vote_that_was_stored_is_found_after_any_crash() {
+        for seed in 0..200 {
+            let (disk, mut random) = (disk(), Random(seed));
+            let mut ballot = open(&disk, true).unwrap();
+            for term in 1..1 + random.below(6) {
+                ballot.store(Vote { term, vote: 0 }).unwrap();
+                ballot.store(Vote { term, vote: random.below(3) }).unwrap();
+            }
+            let stored = ballot.vote();
+            // A store that the crash comes into: in one slot or the other.
+            let slot = Slot { sequence: ballot.sequence + 1, group: GROUP, id: 3, vote: Vote { term: 99, vote: 1 } };
+            write_all_at(&*ballot.file, &slot.encode(), 0).unwrap();
+            if random.chance(50) {
+                ballot.file.sync().unwrap();
+                write_all_at(&*ballot.file, &slot.encode(), SLOT_DISTANCE).unwrap();
+            }
+            disk.crash(random.number());
+            let found = open(&disk, false).unwrap().vote();
+            assert!(found == stored || found == slot.vote, "seed {seed}: {found:?}, {stored:?}");
+        }
+    }
+
+    #[test]
+    fn who_may_have_forgotten_a_vote_takes_no_part() {
+        let disk = disk();
+        assert!(matches!(open(&disk, false), Err(Fault::Damaged(why)) if why.contains("must be replaced")));
+        open(&disk, true).unwrap().store(Vote { term: 4, vote: 1 }).unwrap();
+        let of = |id| Ballot::open(&*disk.process(), Path::new(PATH), GROUP, id, false);
+        assert!(matches!(of(2), Err(Fault::Damaged(why)) if why.contains("it is of member 3")));
+        let bytes = disk.read(Path::new(PATH)).unwrap();
+        let damage = |slots: &[usize]| {
+            let mut bytes = bytes.clone();
+            slots.iter().for_each(|slot| bytes[slot * SLOT_DISTANCE as usize + 60] ^= 1);
+            disk.replace(Path::new(PATH), bytes);
+            open(&disk, false).map(|ballot| ballot.vote())
+        };
+        let stored = Ok(Vote { term: 4, vote: 1 });
+        assert_eq!([damage(&[0]), damage(&[1])], [stored.clone(), stored], "either slot is enough");
+        assert!(matches!(damage(&[0, 1]), Err(Fault::Damaged(_))));
+    }
+
+    #[test]
+    #[should_panic(expected = "a vote is never taken back")]
+    fn a_second_vote_in_a_term_is_noticed() {
+        let mut ballot = open(&disk(), true).unwrap();
+        ballot.store(Vote { term: 2, vote: 1 }).unwrap();
+        drop(ballot.store(Vote { term: 2, vote: 3 }));
+    }
+
+    #[test]
+    fn the_bytes_of_a_slot() {
+        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote: Vote { term: 7, vote: 2 } };
+        let bytes = slot.encode();
+        assert_eq!(bytes[..12], *b"haypiler\x01\0\0\0");
+        assert_eq!(
+            bytes[16..],
+            [
+                &[5, 0, 0, 0, 0, 0, 0, 0][..],
+                &[9; 20],
+                &[0; 4],
+                &[3, 0, 0, 0, 0, 0, 0, 0],
+                &[7, 0, 0, 0, 0, 0, 0, 0],
+                &[2, 0, 0, 0, 0, 0, 0, 0]
+            ]
+            .concat()
+        );
+        assert!(Slot::decode(&bytes).is_some() && Slot::decode(&bytes[..70]).is_none());
+    }
+}

@@ -1,0 +1,27 @@
+//! Consensus over the log: a member of a group that agrees on one order of records, by Raft.
+//!
+//! A Raft entry is a group of records in the log ([`haypile_log::EntrySpan`]). The leader executes at once and its log
+//! numbers the entries as it writes them; [`Member`] has the crate `raft` agree on them, and tells how far the group
+//! has. Followers keep a leader's records in their logs and apply them when they are committed. What a member does with
+//! log and data is behind [`Machine`]; what has to be known before it may vote is in the [`Ballot`].
+//!
+//! Nothing here waits for a network, reads a clock or draws a random number of its own: ticks, messages and numbers come
+//! in, messages go out, so that one seed replays a group. The crate `raft` is named here alone, and its protobuf
+//! encodings are never read: [`wire`] has ours.
+
+mod ballot;
+mod entries;
+mod loader;
+mod machine;
+mod member;
+mod members;
+mod rounds;
+pub mod wire;
+
+pub use ballot::{Ballot, Vote};
+pub use loader::{Loader, Outgoing};
+pub use machine::{Fault, Machine};
+pub use member::{Member, Options, Role, Standing};
+pub use members::{Members, MembersError, Peer};
+pub use rounds::Rounds;
+pub use wire::{Envelope, WireError};

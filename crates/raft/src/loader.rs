@@ -1,0 +1,86 @@
+//! What goes out: messages for other members, and the records of their entries, read from the log when they leave.
+//!
+//! Raft counts entries, so that what it lets be on its way may be of any size; here it is cut into messages of a size.
+
+use crate::wire::{EntryRecords, Envelope};
+use haypile_log::{EntrySpan, Index, Log, Next, Reader, Through};
+use raft::eraftpb::Message;
+use std::io;
+
+/// A message takes no further entry when its records have so many bytes.
+const RECORDS_BYTES: usize = 1 << 20;
+
+/// A message on its way to another member, whose entries' records are still in the log.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub(crate) message: Message,
+    pub(crate) spans: Vec<EntrySpan>,
+}
+
+impl Outgoing {
+    /// Returns the member that this is for.
+    pub fn to(&self) -> u64 {
+        self.message.to
+    }
+}
+
+/// Reads the records of entries for one other member: in order, where nothing goes wrong.
+#[derive(Default)]
+pub struct Loader {
+    reader: Option<Reader>,
+}
+
+impl Loader {
+    /// Returns the messages that make one that goes out, with the records of its entries: several where these are many.
+    ///
+    /// # Errors
+    /// The log does not have the records, or not any more.
+    pub fn load(&mut self, log: &Log, outgoing: Outgoing) -> io::Result<Vec<Envelope>> {
+        let Outgoing { message, spans } = outgoing;
+        if spans.is_empty() {
+            return Ok(vec![Envelope { message, entries: Vec::new() }]);
+        }
+        let mut envelopes = Vec::new();
+        let mut entries = message.entries.to_vec().into_iter();
+        let mut next = Message { entries: Default::default(), ..message.clone() };
+        let (mut loaded, mut bytes) = (Vec::new(), 0);
+        for span in spans {
+            let entry = self.load_entry(log, span)?;
+            bytes += entry.bytes.len();
+            next.mut_entries().push(entries.next().expect("each entry has a place"));
+            loaded.push(entry);
+            if bytes >= RECORDS_BYTES {
+                let behind =
+                    Message { index: span.number, log_term: span.term, entries: Default::default(), ..message.clone() };
+                let message = std::mem::replace(&mut next, behind);
+                envelopes.push(Envelope { message, entries: std::mem::take(&mut loaded) });
+                bytes = 0;
+            }
+        }
+        if !loaded.is_empty() {
+            envelopes.push(Envelope { message: next, entries: loaded });
+        }
+        Ok(envelopes)
+    }
+
+    fn load_entry(&mut self, log: &Log, span: EntrySpan) -> io::Result<EntryRecords> {
+        let mut reader = match self.reader.take() {
+            Some(reader) if reader.position() == span.first => reader,
+            _ => log.reader(Index(span.first.0 - 1)).through(Through::Written),
+        };
+        let mut entry = EntryRecords::new(span);
+        while reader.position() <= span.last {
+            match reader.next().map_err(|error| io::Error::other(error.to_string()))? {
+                Next::Record(record) if (record.term, record.entry) == (span.term, span.number) => entry.push(&record),
+                Next::Record(record) => {
+                    let what = format!("record {} is of term {}, entry {}", record.index, record.term, record.entry);
+                    return Err(io::Error::other(format!("{what}, not of {span:?}")));
+                }
+                Next::UpToDate => return Err(io::Error::other(format!("{span:?} is not written"))),
+                Next::Gap(first) => return Err(io::Error::other(format!("the log begins with record {first}"))),
+            }
+        }
+        self.reader = Some(reader);
+        Ok(entry)
+    }
+}

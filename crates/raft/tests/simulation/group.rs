@@ -1,0 +1,356 @@
+//! The members of a case, and the steps that the seed draws.
+
+use crate::Seen;
+use crate::clients::{Clients, Told, transact_on};
+use crate::machine::Data;
+use crate::network::Network;
+use crate::truth::{Path, Truth};
+use haypile_log::testing::Random;
+use haypile_raft::{Ballot, Fault, Loader, Machine, Member, Members, Options, Role};
+use haypile_store::StoreOptions;
+use haypile_store::testing::model::DATABASES;
+use haypile_store::testing::node::{End, MemoryBases, Node, Rest};
+use haypile_store::testing::pair::replicated;
+use std::path::Path as FilePath;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rounds in which all is connected and nothing fails, until nothing more may be missing.
+const SETTLE_ROUNDS: u64 = 3000;
+
+/// Ticks of an election timeout, at least.
+const ELECTION_TICKS: usize = 10;
+
+/// Sets the options of a member.
+fn member(options: &mut StoreOptions) {
+    options.databases = DATABASES + 1;
+    options.memtable_bytes = 64 << 10;
+    options.in_group = true;
+    options.log.follows = true;
+    options.log.founding = Some(members(1).founding());
+    options.log.segment_bytes = 64 << 10;
+    // The seed alone says what is synced.
+    options.log.sync_interval_ms = 3_600_000;
+    options.log.retention.bytes = 1 << 30;
+}
+
+fn members(count: u64) -> Members {
+    let all: Vec<_> = (1..=count).map(|id| format!("{id}@member-{id}:6379")).collect();
+    Members::parse(&all.join(",")).expect("these are members")
+}
+
+/// A process, or the disks of one that has ended.
+enum Life {
+    Up(Box<Up>),
+    Down(Rest),
+    /// In between.
+    Gone,
+}
+
+struct Up {
+    member: Member<Data>,
+    loaders: Vec<Loader>,
+    clients: Clients,
+    role: Role,
+    rebuilds: u64,
+}
+
+pub struct Group<'s> {
+    random: Random,
+    seen: &'s Seen,
+    lives: Vec<Life>,
+    paths: Vec<Path>,
+    network: Network,
+    truth: Truth,
+    told: Told,
+    /// Of a thousand steps, so many end a process, or cut the network.
+    ends: u64,
+    cuts: u64,
+    tells: bool,
+}
+
+fn count(of: &AtomicU64) {
+    of.fetch_add(1, Ordering::Relaxed);
+}
+
+impl<'s> Group<'s> {
+    pub fn new(seed: u64, seen: &'s Seen, tells: bool) -> Group<'s> {
+        let mut random = Random(seed);
+        let size = if random.chance(70) { 3 } else { 5 };
+        let network = Network::new(size, &mut random);
+        let (ends, cuts) = (random.below(8), random.below(12));
+        let lives = (0..size).map(|_| Life::Gone).collect();
+        let paths = (0..size).map(|_| Path::default()).collect();
+        let (truth, told) = (Truth::default(), Told::default());
+        let mut group = Group { random, seen, lives, paths, network, truth, told, ends, cuts, tells };
+        for at in 0..size {
+            group.begin(at, Node::new(&MemoryBases, member), true);
+        }
+        group
+    }
+
+    /// Starts a member over an open store.
+    fn begin(&mut self, at: usize, node: Node, is_new: bool) {
+        let id = at as u64 + 1;
+        let all = members(self.lives.len() as u64);
+        let ballot = Ballot::open(&*node.files(), FilePath::new("/ballot"), node.store.history(), id, is_new);
+        let options = Options { id, members: all, election_ticks: ELECTION_TICKS, heartbeat_ticks: 2 };
+        let mut random = Random(self.random.number());
+        let random = Box::new(move || random.number());
+        let ballot = ballot.expect("the disk keeps what was synced");
+        let member = Member::begin(&options, ballot, Data::new(node), random).expect("what is left is sound");
+        let loaders = self.lives.iter().map(|_| Loader::default()).collect();
+        let role = member.role();
+        self.lives[at] = Life::Up(Box::new(Up { member, loaders, clients: Clients::default(), role, rebuilds: 0 }));
+        self.paths[at] = Path::default();
+        self.after(at);
+    }
+
+    fn draw(&mut self) -> usize {
+        self.random.below(self.lives.len() as u64) as usize
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.tells {
+            println!("{:5} {}", self.network.now, what());
+        }
+    }
+
+    pub fn step(&mut self) {
+        self.network.now += 1;
+        if self.random.below(1000) < self.ends {
+            self.end();
+        }
+        if self.random.below(1000) < self.cuts {
+            self.network.cut(&mut self.random);
+        }
+        match self.random.below(100) {
+            0..6 => self.tick_all(),
+            6..20 => self.write(),
+            20..32 => self.read(),
+            32..54 => self.hand_to_disk(),
+            54..76 => self.sync(),
+            76..80 => self.start(),
+            80..82 => self.flush(),
+            82 => self.transfer(),
+            83 => self.network.mend(),
+            _ => {}
+        }
+        self.deliver();
+    }
+
+    /// Has a member do something, and looks at it.
+    fn call(&mut self, at: usize, run: impl FnOnce(&mut Member<Data>) -> Result<(), Fault>) {
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        run(&mut up.member).expect("nothing is broken");
+        self.after(at);
+    }
+
+    /// Sends what a member has to say, compares it with the truth, and replies to its clients.
+    fn after(&mut self, at: usize) {
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        for outgoing in up.member.take_outgoing() {
+            let to = outgoing.to() as usize - 1;
+            // What cannot be loaded is lost.
+            let loaded = up.loaders[to].load(up.member.machine().log(), outgoing).unwrap_or_default();
+            loaded.iter().for_each(|envelope| self.network.send(envelope, &mut self.random));
+        }
+        let data = up.member.machine_mut();
+        if let Some(keep) = data.rebuilt.take() {
+            self.paths[at].cut(keep);
+        }
+        if data.rebuilds != up.rebuilds {
+            up.rebuilds = data.rebuilds;
+            count(&self.seen.rebuilds);
+            // Who waited for this leader is never told.
+            up.clients.end();
+        }
+        let sample = 1 + self.random.below(5) as usize;
+        self.truth.audit(at as u64 + 1, &up.member, &mut self.paths[at], sample);
+        let standing = up.member.standing();
+        let before = std::mem::replace(&mut up.role, standing.role);
+        if standing.role == Role::Leader && before != Role::Leader {
+            count(&self.seen.elections);
+            self.truth.expect_whole(&self.paths[at], at as u64 + 1);
+        }
+        let confirmed = (up.member.machine().log().confirmed().0, up.member.rounds().confirmed());
+        let replies = (self.told.writes.len() as u64, self.told.reads);
+        up.clients.reply(confirmed, &self.paths[at], &self.truth, &mut self.told);
+        self.seen.acknowledged.fetch_add(self.told.writes.len() as u64 - replies.0, Ordering::Relaxed);
+        self.seen.reads.fetch_add(self.told.reads - replies.1, Ordering::Relaxed);
+        self.tell(|| format!("{}: {standing:?}", at + 1));
+    }
+
+    fn tick_all(&mut self) {
+        for at in 0..self.lives.len() {
+            // Clocks do not go alike.
+            if self.random.chance(85) {
+                self.call(at, Member::tick);
+            }
+        }
+    }
+
+    fn leaders(&self) -> Vec<usize> {
+        let leads = |at: &usize| matches!(&self.lives[*at], Life::Up(up) if up.member.role() == Role::Leader);
+        (0..self.lives.len()).filter(leads).collect()
+    }
+
+    /// Draws one of those that take themselves for leaders.
+    fn draw_leader(&mut self) -> Option<usize> {
+        let leaders = self.leaders();
+        let at = self.random.below(leaders.len().max(1) as u64) as usize;
+        leaders.get(at).copied()
+    }
+
+    fn write(&mut self) {
+        let seed = self.random.number();
+        let Some(at) = self.draw_leader() else { return };
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        let node = up.member.machine().node();
+        let (term, last) = (up.member.standing().term, node.store.log().last().0);
+        let before = self.truth.content(&self.paths[at], last, term);
+        let Some((index, after)) = transact_on(node, &before, seed) else { return };
+        self.truth.note((index, term), after);
+        up.clients.wrote((index, term), &self.told);
+        count(&self.seen.writes);
+        self.tell(|| format!("{} writes {index} in term {term}", at + 1));
+    }
+
+    fn read(&mut self) {
+        let Some(at) = self.draw_leader() else { return };
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        let seen = up.member.machine().node().store.log().last().0;
+        let (round, _) = up.member.rounds().join();
+        up.clients.read(seen, round, &self.told);
+        self.tell(|| format!("{} reads at {seen}, round {round}", at + 1));
+        if self.random.chance(60) {
+            self.call(at, Member::on_progress);
+        }
+    }
+
+    /// The end of an event loop's tick: the log is handed to the operating system.
+    fn hand_to_disk(&mut self) {
+        let at = self.draw();
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        up.member.machine().log().write();
+        self.call(at, Member::on_progress);
+    }
+
+    fn sync(&mut self) {
+        let at = self.draw();
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        up.member.machine().node().sync();
+        self.call(at, Member::on_progress);
+    }
+
+    /// Has a member's base take what is committed.
+    fn flush(&mut self) {
+        let at = self.draw();
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        let store = &up.member.machine().node().store;
+        // A flush of a leader waits for its group, which does not go on here meanwhile.
+        if up.member.role() != Role::Leader {
+            store.flush_now().expect("nothing is broken");
+            count(&self.seen.flushes);
+        }
+    }
+
+    fn transfer(&mut self) {
+        let to = self.draw();
+        let Some(at) = self.draw_leader().filter(|at| *at != to) else { return };
+        count(&self.seen.transfers);
+        self.call(at, |member| member.transfer(to as u64 + 1));
+    }
+
+    fn deliver(&mut self) {
+        while let Some((to, envelope)) = self.network.deliver() {
+            self.call(to, |member| member.receive(envelope));
+        }
+    }
+
+    /// Ends a process.
+    fn end(&mut self) {
+        let (at, seed) = (self.draw(), self.random.number());
+        let how = match self.random.below(4) {
+            0 => End::Stop,
+            1 => End::Kill,
+            _ => End::LosePower(seed),
+        };
+        // A clean stop brings the memtable into the base, for which a leader waits for its group.
+        let leads = self.leaders().contains(&at);
+        let how = if leads && matches!(how, End::Stop) { End::Kill } else { how };
+        if !matches!(self.lives[at], Life::Up(_)) {
+            return;
+        }
+        let Life::Up(up) = std::mem::replace(&mut self.lives[at], Life::Gone) else { return };
+        self.tell(|| format!("{} ends: {how:?}", at + 1));
+        count(&self.seen.ends);
+        if matches!(how, End::LosePower(_)) {
+            count(&self.seen.power_losses);
+        }
+        self.lives[at] = Life::Down(up.member.into_machine().into_node().end(how));
+    }
+
+    fn start(&mut self) {
+        let at = self.draw();
+        self.start_at(at);
+    }
+
+    fn start_at(&mut self, at: usize) {
+        if !matches!(self.lives[at], Life::Down(_)) {
+            return;
+        }
+        let Life::Down(rest) = std::mem::replace(&mut self.lives[at], Life::Gone) else { return };
+        self.tell(|| format!("{} starts", at + 1));
+        self.begin(at, rest.start(member), false);
+    }
+
+    /// Brings all up and connects them, until they agree; and compares them.
+    pub fn settle(&mut self) {
+        self.network.heal();
+        (0..self.lives.len()).for_each(|at| self.start_at(at));
+        for round in 0..SETTLE_ROUNDS {
+            self.network.now += 1;
+            if round % 4 == 0 {
+                self.tick_all();
+            }
+            for at in 0..self.lives.len() {
+                if let Life::Up(up) = &self.lives[at] {
+                    up.member.machine().log().write();
+                    up.member.machine().node().sync();
+                }
+                self.call(at, Member::on_progress);
+            }
+            self.deliver();
+            if self.is_settled() {
+                break;
+            }
+        }
+        assert!(self.is_settled(), "all are connected, and somebody does not get on");
+        for place in &self.told.writes {
+            self.truth.expect_committed(*place, "what was acknowledged is committed");
+        }
+        let followers: Vec<_> = (0..self.lives.len()).filter(|at| !self.leaders().contains(at)).collect();
+        let node = |at: usize| match &self.lives[at] {
+            Life::Up(up) => up.member.machine().node(),
+            _ => unreachable!("all are up"),
+        };
+        let rows: Vec<_> = followers.iter().map(|at| replicated(node(*at))).collect();
+        assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "all have the same rows");
+    }
+
+    /// Whether one member leads, and all have all, applied and committed.
+    fn is_settled(&self) -> bool {
+        let [leader] = self.leaders()[..] else { return false };
+        let of = |at: usize| match &self.lives[at] {
+            Life::Up(up) => {
+                let data = up.member.machine();
+                let standing = up.member.standing();
+                Some((standing.term, data.log().last(), data.applied(), standing.committed, up.clients.are_served()))
+            }
+            _ => None,
+        };
+        let expected = of(leader);
+        let (_, last, applied, committed, _) = expected.expect("a leader is up");
+        last == applied && last == committed && (0..self.lives.len()).all(|at| of(at) == expected)
+    }
+}

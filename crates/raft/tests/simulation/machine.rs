@@ -1,0 +1,70 @@
+//! A member's log and data: a store over a disk that forgets what was not synced, with a base in memory.
+
+use haypile_log::{Index, Kind, Log, Record};
+use haypile_raft::{Fault, Machine};
+use haypile_store::FollowError;
+use haypile_store::testing::node::{NoReaders, Node};
+
+pub struct Data {
+    node: Option<Node>,
+    reader: Option<haypile_log::Reader>,
+    /// The last record that has stayed since this was looked at, if the data were opened again.
+    pub rebuilt: Option<Index>,
+    pub rebuilds: u64,
+}
+
+fn fault(error: FollowError) -> Fault {
+    match error {
+        FollowError::Refused(why) => Fault::Refused(why),
+        FollowError::Damaged(why) => Fault::Damaged(why),
+    }
+}
+
+impl Data {
+    pub fn new(node: Node) -> Data {
+        Data { node: Some(node), reader: None, rebuilt: None, rebuilds: 0 }
+    }
+
+    pub fn node(&self) -> &Node {
+        self.node.as_ref().expect("it is there, but while it is opened again")
+    }
+
+    pub fn into_node(self) -> Node {
+        self.node.expect("it is there, but while it is opened again")
+    }
+}
+
+impl Machine for Data {
+    fn log(&self) -> &Log {
+        self.node().store.log()
+    }
+
+    fn applied(&self) -> Index {
+        self.node().store.applied_through()
+    }
+
+    fn keep(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+        self.node().store.keep(record).map_err(fault)
+    }
+
+    fn keep_own(&mut self, entry: (u64, u64), kind: Kind, body: &[u8]) -> Result<Index, Fault> {
+        self.node().store.keep_own(entry, kind, 1_000, body).map_err(fault)
+    }
+
+    fn apply(&mut self, through: Index) -> Result<(), Fault> {
+        let store = self.node().store.clone();
+        store.apply_through(&mut self.reader, through, &NoReaders).map(drop).map_err(fault)
+    }
+
+    fn lead(&mut self, term: u64, first: u64) {
+        self.node().store.lead_group(term, first);
+    }
+
+    fn rebuild(&mut self, keep: Index, _: Index) -> Result<(), Fault> {
+        self.reader = None;
+        self.node = self.node.take().map(|node| node.rebuild(keep));
+        self.rebuilt = Some(self.rebuilt.map_or(keep, |before| before.min(keep)));
+        self.rebuilds += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! A seeded simulation of groups: members with their logs, stores and ballots over fake disks and bases in memory, a fake
+//! network, and every step drawn from the seed. `HAYPILE_CASES` sets how many seeds are run, `HAYPILE_SEED` the first
+//! one; a single one is told step by step.
+//!
+//! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are killed
+//! and lose their power. Behind every step `truth` looks at the members that it has changed: there is one leader in each
+//! term; no two logs have different records at the same place; what is committed stays, on every member; and each holds
+//! what the records up to its last one have made. What clients were told is compared with what was committed: no write
+//! is lost, and no read misses a write that was acknowledged before it began.
+
+mod clients;
+mod group;
+mod machine;
+mod network;
+mod truth;
+
+use group::Group;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Steps between the start and the end of one case.
+const STEPS: u64 = 1200;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The events that all cases together have come to: a simulation that never gets to them shows nothing.
+#[derive(Default)]
+pub struct Seen {
+    pub writes: AtomicU64,
+    pub acknowledged: AtomicU64,
+    pub reads: AtomicU64,
+    pub elections: AtomicU64,
+    pub rebuilds: AtomicU64,
+    pub transfers: AtomicU64,
+    pub ends: AtomicU64,
+    pub power_losses: AtomicU64,
+    pub flushes: AtomicU64,
+}
+
+impl Seen {
+    fn all(&self) -> [(&'static str, u64); 9] {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        [
+            ("writes", of(&self.writes)),
+            ("acknowledged", of(&self.acknowledged)),
+            ("reads", of(&self.reads)),
+            ("elections", of(&self.elections)),
+            ("rebuilds", of(&self.rebuilds)),
+            ("transfers", of(&self.transfers)),
+            ("ends", of(&self.ends)),
+            ("power losses", of(&self.power_losses)),
+            ("flushes", of(&self.flushes)),
+        ]
+    }
+}
+
+fn run(seed: u64, seen: &Seen, tells: bool) {
+    let mut group = Group::new(seed, seen, tells);
+    for _ in 0..STEPS {
+        group.step();
+    }
+    group.settle();
+}
+
+#[test]
+fn members_agree_over_any_network() {
+    let (first, count) = (number("HAYPILE_SEED").unwrap_or(0), number("HAYPILE_CASES").unwrap_or(60));
+    let (next, seen) = (AtomicU64::new(first), Seen::default());
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let failed = std::thread::scope(|scope| {
+        let work = || -> Option<u64> {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= first + count {
+                    return None;
+                }
+                if catch_unwind(AssertUnwindSafe(|| run(seed, &seen, count == 1))).is_err() {
+                    // The others end, too.
+                    next.store(first + count, Ordering::Relaxed);
+                    return Some(seed);
+                }
+            }
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().expect("panics are caught")).next()
+    });
+    println!("{count} seeds from {first}: {:?}", seen.all());
+    assert_eq!(failed, None, "HAYPILE_SEED of it and HAYPILE_CASES=1 show this case alone");
+    for (name, times) in seen.all() {
+        assert!(count == 1 || times >= count / 20, "it has hardly come to {name}: {times}");
+    }
+}
