@@ -68,6 +68,33 @@ impl Replication {
     }
 }
 
+/// The directives of a member of a Raft group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raft {
+    /// 0 = the server is in no group.
+    pub node_id: u64,
+    /// The members with which the group begins, as they were written.
+    pub peers: String,
+    pub election_ms: u64,
+    pub heartbeat_ms: u64,
+}
+
+impl Raft {
+    fn read(fields: &mut Fields) -> Raft {
+        Raft {
+            node_id: fields.int("raft-node-id"),
+            peers: fields.printed("raft-peers"),
+            election_ms: fields.int("raft-election-timeout"),
+            heartbeat_ms: fields.int("raft-heartbeat-interval"),
+        }
+    }
+
+    /// Returns whether the server is a member of a group.
+    pub fn is_member(&self) -> bool {
+        self.node_id > 0
+    }
+}
+
 /// All directives that are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -111,6 +138,7 @@ pub struct Config {
     pub users: Vec<UserLine>,
 
     pub replication: Replication,
+    pub raft: Raft,
     pub tls: Tls,
 
     // Process.
@@ -331,9 +359,8 @@ impl Config {
         let limits = limits_of(fields.value("client-output-buffer-limit"));
         let daemonize = fields.bool("daemonize");
         let limits_of_encodings = crate::table::rows().filter(|row| row.limits_encoding).map(|row| row.name);
-        // CONFIG SET reads this directive by itself.
+        // CONFIG SET reads the first of these by itself, and `durability` follows the second.
         fields.printed("enable-protected-configs");
-        // `durability` follows this directive.
         fields.printed("appendfsync");
         Config {
             port: fields.int("port"),
@@ -361,6 +388,7 @@ impl Config {
             refuses_beyond_limits: fields.choice("user-limit-policy", LIMIT_POLICIES),
             users: lines.users.clone(),
             replication: Replication::read(fields),
+            raft: Raft::read(fields),
             tls: read_tls(fields, &below_dir),
             databases: fields.int("databases"),
             daemonize,
