@@ -1,8 +1,8 @@
 //! The ballot: a member's term and vote, which it must never forget, in a small file of their own.
 //!
 //! The file has two slots, a page each, which say the same: each is written and synced in turn. A torn write leaves the
-//! other one, and so does a sector that is damaged later, without a vote being forgotten. That is done before any message
-//! that rests on a vote leaves, and before the entries of a new term. `docs/format/raft.md` has the bytes.
+//! other one, and so does a sector that is damaged later, without a vote being forgotten. That is done before any
+//! message that rests on a vote leaves, and before the entries of a new term. `docs/format/raft.md` has the bytes.
 
 use crate::machine::Fault;
 use haypile_log::{File, Files, History, read_exact_at, write_all_at};
@@ -36,7 +36,7 @@ pub struct Ballot {
     vote: Vote,
 }
 
-/// What a slot says.
+/// The content of a slot.
 struct Slot {
     sequence: u64,
     group: History,

@@ -5,8 +5,8 @@
 //! has. Followers keep a leader's records in their logs and apply them when they are committed. What a member does with
 //! log and data is behind [`Machine`]; what has to be known before it may vote is in the [`Ballot`].
 //!
-//! Nothing here waits for a network, reads a clock or draws a random number of its own: ticks, messages and numbers come
-//! in, messages go out, so that one seed replays a group. The crate `raft` is named here alone, and its protobuf
+//! Nothing here waits for a network, reads a clock or draws a random number of its own: ticks, messages and numbers
+//! come in, messages go out, so that one seed replays a group. The crate `raft` is named here alone, and its protobuf
 //! encodings are never read: [`wire`] has ours.
 
 mod ballot;

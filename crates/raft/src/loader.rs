@@ -1,4 +1,4 @@
-//! What goes out: messages for other members, and the records of their entries, read from the log when they leave.
+//! The messages that go out, and the records of their entries, which are read from the log when they leave.
 //!
 //! Raft counts entries, so that what it lets be on its way may be of any size; here it is cut into messages of a size.
 

@@ -1,4 +1,4 @@
-//! What a member does with its log and its data, as the part that runs it provides it.
+//! The log and the data of a member, as the part that runs it provides them.
 
 use haypile_log::{Index, Kind, Log, Record};
 use std::fmt;

@@ -31,15 +31,15 @@ pub struct Options {
     pub heartbeat_ticks: usize,
 }
 
-/// What a member is.
+/// The part that a member has in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Follower,
-    /// It asks others whether they would vote for it, or to do so.
+    /// The member asks others whether they would vote for it, or to do so.
     Candidate,
-    /// It was elected, and has not committed anything yet: nobody is served.
+    /// The member was elected, and has not committed anything yet: nobody is served.
     Elected,
-    /// It leads, and clients are served.
+    /// The member leads, and clients are served.
     Leader,
 }
 
@@ -108,6 +108,7 @@ impl<M: Machine> Member<M> {
         options: &Options,
         ballot: Ballot,
         machine: M,
+        rounds: Arc<Rounds>,
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Member<M>, Fault> {
         let mut entries = survey(&machine)?;
@@ -141,7 +142,7 @@ impl<M: Machine> Member<M> {
             raw: raw.map_err(|error| damaged(error.to_string()))?,
             ballot,
             machine,
-            rounds: Arc::default(),
+            rounds,
             random,
             election_ticks: options.election_ticks,
             drawn: None,
@@ -191,6 +192,11 @@ impl<M: Machine> Member<M> {
             StateRole::Leader if self.serves.is_some() => Role::Leader,
             StateRole::Leader => Role::Elected,
         }
+    }
+
+    /// Returns the member that leads, as far as this one knows; 0 for none.
+    pub fn leader(&self) -> u64 {
+        self.raw.raft.leader_id
     }
 
     /// Returns the member's facts.

@@ -1,4 +1,4 @@
-//! Who is in a group: numbers and addresses.
+//! The members of a group: their numbers and addresses.
 
 use haypile_log::History;
 use std::collections::BTreeMap;
@@ -105,6 +105,11 @@ impl Members {
         }
         name[0] = name[0].max(1);
         History(name)
+    }
+
+    /// Returns the seed of the hashes by which a group that begins with these members places its rows.
+    pub fn hash_seed(&self) -> u64 {
+        u64::from_le_bytes(*self.founding().0.last_chunk().expect("a name has twenty bytes"))
     }
 }
 

@@ -62,7 +62,7 @@ pub use options::{DiskFree, StoreOptions};
 pub use refusal::Refusal;
 pub use reserve::Reserve;
 pub use room::{Room, Taken};
-pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
+pub use row::{Key, ObjectId, ScanPosition, Slot, Space, slot_of};
 pub use spool::{Spool, Spooled};
 pub use stop::{Mode, Stop};
 pub use store::Store;

@@ -1,6 +1,6 @@
-//! A store of a consensus group's member. Its log has records before the group has agreed on them; they are applied when
-//! it has, an entry at a time. A leader's transactions are applied before that, so that a leader which loses its office
-//! is opened again.
+//! A store of a consensus group's member. Its log has records before the group has agreed on them; they are applied
+//! when it has, an entry at a time. A leader's transactions are applied before that, so that a leader which loses its
+//! office is opened again.
 
 use crate::follow::{FollowError, RecordLocks, damaged};
 use crate::role::Role;

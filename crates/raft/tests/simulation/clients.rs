@@ -20,7 +20,7 @@ pub struct Clients {
     waiting: Vec<Waiting>,
 }
 
-/// What clients of all members were told.
+/// The replies that clients of all members have had.
 #[derive(Default)]
 pub struct Told {
     pub writes: Vec<Place>,

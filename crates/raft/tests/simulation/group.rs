@@ -12,6 +12,7 @@ use haypile_store::testing::model::DATABASES;
 use haypile_store::testing::node::{End, MemoryBases, Node, Rest};
 use haypile_store::testing::pair::replicated;
 use std::path::Path as FilePath;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rounds in which all is connected and nothing fails, until nothing more may be missing.
@@ -97,7 +98,8 @@ impl<'s> Group<'s> {
         let mut random = Random(self.random.number());
         let random = Box::new(move || random.number());
         let ballot = ballot.expect("the disk keeps what was synced");
-        let member = Member::begin(&options, ballot, Data::new(node), random).expect("what is left is sound");
+        let member =
+            Member::begin(&options, ballot, Data::new(node), Arc::default(), random).expect("what is left is sound");
         let loaders = self.lives.iter().map(|_| Loader::default()).collect();
         let role = member.role();
         self.lives[at] = Life::Up(Box::new(Up { member, loaders, clients: Clients::default(), role, rebuilds: 0 }));

@@ -1,12 +1,12 @@
-//! A seeded simulation of groups: members with their logs, stores and ballots over fake disks and bases in memory, a fake
-//! network, and every step drawn from the seed. `HAYPILE_CASES` sets how many seeds are run, `HAYPILE_SEED` the first
-//! one; a single one is told step by step.
+//! A seeded simulation of groups: members with their logs, stores and ballots over fake disks and bases in memory, a
+//! fake network, and every step drawn from the seed. `HAYPILE_CASES` sets how many seeds are run, `HAYPILE_SEED` the
+//! first one; a single one is told step by step.
 //!
-//! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are killed
-//! and lose their power. Behind every step `truth` looks at the members that it has changed: there is one leader in each
-//! term; no two logs have different records at the same place; what is committed stays, on every member; and each holds
-//! what the records up to its last one have made. What clients were told is compared with what was committed: no write
-//! is lost, and no read misses a write that was acknowledged before it began.
+//! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are
+//! killed and lose their power. Behind every step `truth` looks at the members that it has changed: there is one leader
+//! in each term; no two logs have different records at the same place; what is committed stays, on every member; and
+//! each holds what the records up to its last one have made. What clients were told is compared with what was
+//! committed: no write is lost, and no read misses a write that was acknowledged before it began.
 
 mod clients;
 mod group;

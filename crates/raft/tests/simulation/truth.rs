@@ -10,7 +10,7 @@ use crate::machine::Data;
 /// A record: its index and its term. In one term a record is made by one leader.
 pub type Place = (u64, u64);
 
-/// What is known of a member's log.
+/// The way of a member's log, as far as it was looked at.
 #[derive(Default)]
 pub struct Path {
     /// The term of each record.
