@@ -13,6 +13,7 @@ use crate::keys::locks::Locks;
 use crate::keys::waiters::Waiters;
 use crate::run::backups::Backups;
 use crate::run::figures::Figures;
+use crate::run::group::Group;
 use crate::run::http;
 use crate::run::memory::MemoryMarks;
 use crate::run::pool::Pool;
@@ -86,6 +87,7 @@ impl Engine {
             backups: Backups::new(),
             scripts: Scripts::default(),
             replication: Replication::default(),
+            group: Group::default(),
             statistics,
             active_expire: AtomicBool::new(true),
             memory_marks: MemoryMarks::default(),

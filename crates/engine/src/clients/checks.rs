@@ -16,6 +16,8 @@ pub(crate) const MONITORED: u32 = 2;
 pub(crate) const CONGESTED: u32 = 4;
 /// A replica whose master is not there does not serve what it has.
 pub(crate) const STALE: u32 = 64;
+/// Another member of a consensus group leads, or nobody does.
+pub(crate) const REDIRECTED: u32 = 1024;
 /// Set in a session.
 pub(crate) const UNAUTHENTICATED: u32 = 8;
 /// The client is subscribed and speaks RESP2, in which a message cannot be told from a reply.
@@ -90,6 +92,10 @@ impl Checks {
         if (self.bits() & STALE != 0) != on {
             self.set(STALE, on);
         }
+    }
+
+    pub fn set_redirected(&self, on: bool) {
+        self.set(REDIRECTED, on);
     }
 
     /// A client begins or ends to be shown all commands.

@@ -9,6 +9,7 @@ mod clients;
 pub(crate) mod commands;
 mod field;
 mod figures;
+mod group;
 mod keyspace;
 mod memory;
 pub(crate) mod metrics;
@@ -46,13 +47,14 @@ const fn hidden(name: &'static str, title: &'static str, fields: &'static [Field
     Section { shown: InfoSection { name, title, shown: Shown::Never }, fields }
 }
 
-const TABLE: [Section; 21] = [
+const TABLE: [Section; 22] = [
     section("server", "Server", server::FIELDS),
     section("clients", "Clients", clients::FIELDS),
     section("memory", "Memory", memory::FIELDS),
     section("persistence", "Persistence", persistence::FIELDS),
     section("stats", "Stats", stats::FIELDS),
     section("replication", "Replication", replication::FIELDS),
+    hidden("raft", "Raft", group::FIELDS),
     section("cpu", "CPU", stats::CPU),
     section("modules", "Modules", &[]),
     unusual("commandstats", "Commandstats", &[]),
@@ -115,6 +117,7 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
             }
         }
         "replication" => replication::lines(engine, out),
+        "raft" => group::lines(engine, out),
         "keyspace" => keyspace::keyspace(engine, txn, out),
         "types" => keyspace::types(engine, txn, out),
         "store" | "log" | "cache" | "rocksdb" => {

@@ -3,7 +3,7 @@
 
 use super::field::Field;
 use super::figures::{FIGURES, Grows};
-use super::{TABLE, clients, commands, metrics, persistence, replication};
+use super::{TABLE, clients, commands, group, metrics, persistence, replication};
 use std::fmt::Write;
 
 /// The whole page.
@@ -64,7 +64,8 @@ pub fn page() -> String {
     line("");
     line("| section | field | |");
     line("|---|---|---|");
-    for (section, field, about) in clients::PATTERNS.iter().chain(commands::PATTERNS).chain(replication::PATTERNS) {
+    let of_others = commands::PATTERNS.iter().chain(replication::PATTERNS).chain(group::PATTERNS);
+    for (section, field, about) in clients::PATTERNS.iter().chain(of_others) {
         line(&format!("| {section} | `{field}` | {about} |"));
     }
     line("");

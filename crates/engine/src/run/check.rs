@@ -1,6 +1,6 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, LIMITED, MONITORED, RESTRICTED, STALE, TRACKS};
+use crate::clients::checks::{CONGESTED, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -84,6 +84,11 @@ impl WorkerState {
         if engine.checks.bits() & STALE != 0 && !entry.flags.has(Flag::Stale) {
             let text = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
             return self.deny(engine, session, entry, call.args, text, out);
+        }
+        if engine.checks.bits() & REDIRECTED != 0
+            && let Some(text) = engine.redirect(entry, call.args)
+        {
+            return self.deny(engine, session, entry, call.args, &text, out);
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Checked::Go;

@@ -21,6 +21,7 @@ use crate::keys::waiters::Waiters;
 use crate::keys::watch::Watches;
 use crate::run::backups::Backups;
 use crate::run::figures::Figures;
+use crate::run::group::Group;
 use crate::run::http;
 use crate::run::memory::{Allocator, MemoryMarks};
 use crate::run::migrate::Targets;
@@ -131,6 +132,7 @@ pub struct Engine {
     pub(crate) backups: Backups,
     pub(crate) scripts: Scripts,
     pub replication: Replication,
+    pub group: Group,
     pub(crate) statistics: Arc<Statistics>,
     /// Expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.
     pub(crate) active_expire: AtomicBool,

@@ -11,6 +11,7 @@ use crate::keys::exclusion::Exclusive;
 use crate::run::engine::{Engine, StoreRef};
 use crate::sync::lock;
 use haypile_commands::host::{Reload, Shutdown};
+use haypile_log::Index;
 use haypile_store::Store;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -24,6 +25,12 @@ pub trait Opener: Send + Sync {
     /// # Errors
     /// A text for people.
     fn open(&self, follows: bool) -> Result<Arc<Store>, String>;
+
+    /// Opens those of a member of a consensus group, without its log's records behind `keep`.
+    ///
+    /// # Errors
+    /// A text for people.
+    fn open_group(&self, keep: Index) -> Result<Arc<Store>, String>;
 
     /// The store is in place: tells it what CONFIG SET may have changed while it was not.
     fn opened(&self, store: &Store);
@@ -89,6 +96,29 @@ impl Engine {
         exchanged
     }
 
+    /// Abandons the data of a member of a consensus group and opens them again. The caller holds the lock of the data.
+    pub(crate) fn open_group_again(&self, keep: Index) -> Result<(), String> {
+        let _no_backup = lock(&self.replication.backup);
+        let opener = self.opener.get().ok_or("this server cannot open its data again")?;
+        let old = self.store_arc().ok_or("the data are not loaded")?;
+        let held = loop {
+            match self.hold_exclusion_without_views(&old) {
+                Ok(held) => break held,
+                Err(why) if self.is_closing() => return Err(why),
+                Err(_) => {}
+            }
+        };
+        old.abandon();
+        let exchanged = self.put_in_place(old, Ok(()), &mut || opener.open_group(keep));
+        if let (Ok(()), Some(store)) = (&exchanged, self.store()) {
+            opener.opened(&store);
+        }
+        if self.store().is_none() {
+            held.keep();
+        }
+        exchanged
+    }
+
     /// Waits until nobody runs on keys and no long reply holds the base open.
     fn hold_exclusion_without_views(&self, store: &Store) -> Result<ExclusionHeld<'_>, String> {
         let since = Instant::now();
@@ -137,6 +167,16 @@ impl Engine {
             Reload::Base => old.close(),
             Reload::Log => old.close_without_flush(),
         };
+        self.put_in_place(old, closed, open)
+    }
+
+    /// Puts a store in the place of one that was closed.
+    fn put_in_place(
+        &self,
+        old: Arc<Store>,
+        closed: Result<(), String>,
+        open: &mut dyn FnMut() -> Result<Arc<Store>, String>,
+    ) -> Result<(), String> {
         self.detach();
         let since = Instant::now();
         while Arc::strong_count(&old) > 1 && since.elapsed() < USERS_WAIT {

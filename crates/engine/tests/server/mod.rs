@@ -85,6 +85,10 @@ impl Opener for Reopen {
         Store::open(self.options.clone(), self.base.clone(), |_| ()).map_err(|error| error.to_string())
     }
 
+    fn open_group(&self, _: Index) -> Result<Arc<Store>, String> {
+        Err("these data are of no group".into())
+    }
+
     fn opened(&self, _: &Store) {}
 }
 

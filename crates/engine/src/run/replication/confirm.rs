@@ -99,6 +99,11 @@ impl Engine {
         }
     }
 
+    /// Whether the newest record that the session's replies depend on is of a store before this one.
+    pub fn is_of_former_store(&self, session: &Session) -> bool {
+        session.gate() > Index(0) && session.gate_of(self.store_version()).is_none()
+    }
+
     /// Whether the session depends on a record of a store before this one that replicas had not confirmed.
     #[cold]
     pub(crate) fn has_lost(&self, session: &Session) -> bool {
