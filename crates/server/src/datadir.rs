@@ -39,6 +39,11 @@ pub fn base_dir(dir: &Path) -> PathBuf {
     dir.join("base")
 }
 
+/// Returns the file with the term and the vote of a member of a Raft group.
+pub fn ballot_file(dir: &Path) -> PathBuf {
+    dir.join("raft.ballot")
+}
+
 /// Returns the file that reserves disk space for writes that make room.
 pub fn reserve_file(dir: &Path) -> PathBuf {
     dir.join("reserve")

@@ -31,6 +31,7 @@ mod import;
 mod logging;
 mod print_log;
 mod progress;
+mod raft;
 mod remote;
 mod replication;
 

@@ -64,7 +64,24 @@ pub struct Output {
     left: u64,
     released: u64,
     /// Ends of the parts behind `released`, each with the record that it waits for. Invariant: both rise.
-    gates: VecDeque<(u64, Index)>,
+    gates: VecDeque<(u64, Gate)>,
+    /// The end of what `has_new` was asked about.
+    known: u64,
+}
+
+/// The record that a reply waits for, and the read round of a Raft group: 0 where it waits for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    pub index: Index,
+    pub round: u64,
+}
+
+impl Gate {
+    /// Returns whether a reply behind this gate may leave where so much is confirmed.
+    #[inline]
+    pub fn opens_at(self, confirmed: Gate) -> bool {
+        self.index <= confirmed.index && self.round <= confirmed.round
+    }
 }
 
 /// A message that other clients are sent as well.
@@ -82,6 +99,17 @@ impl Output {
             self.bytes = spares.take();
         }
         &mut self.bytes
+    }
+
+    /// Returns whether something was appended since this was asked last.
+    pub fn has_new(&mut self) -> bool {
+        let end = self.left + self.unsent() as u64;
+        std::mem::replace(&mut self.known, end) < end
+    }
+
+    /// Returns whether there are bytes that may not leave yet.
+    pub fn is_held(&self) -> bool {
+        self.released < self.left + self.unsent() as u64
     }
 
     /// Returns the bytes that have not left.
@@ -106,9 +134,9 @@ impl Output {
 
     /// Releases the replies whose records are confirmed; everything that was appended depends on `gate` at most.
     /// Returns whether some still wait for the log.
-    pub fn release(&mut self, gate: Index, confirmed: Index) -> bool {
+    pub fn release(&mut self, gate: Gate, confirmed: Gate) -> bool {
         let end = self.left + self.unsent() as u64;
-        if gate <= confirmed {
+        if gate.opens_at(confirmed) {
             self.gates.clear();
             self.released = end;
             return false;
@@ -118,7 +146,7 @@ impl Output {
             self.gates.push_back((end, gate));
         }
         while let Some(&(end, gate)) = self.gates.front() {
-            if gate > confirmed {
+            if !gate.opens_at(confirmed) {
                 return true;
             }
             self.released = end;
@@ -129,7 +157,7 @@ impl Output {
 
     /// Returns the record that the first reply waits for that may not leave.
     pub fn waits_for(&self) -> Option<Index> {
-        self.gates.front().map(|(_, gate)| *gate)
+        self.gates.front().map(|(_, gate)| gate.index)
     }
 
     /// Returns the next bytes that may leave now: none if nothing may.
@@ -209,6 +237,10 @@ impl Sink for Output {
 mod tests {
     use super::*;
 
+    fn gate(index: u64) -> Gate {
+        Gate { index: Index(index), round: 0 }
+    }
+
     /// Returns the bytes that leave when the socket takes `step` bytes at a time.
     fn send(output: &mut Output, step: usize) -> Vec<u8> {
         let mut sent = Vec::new();
@@ -234,11 +266,11 @@ mod tests {
                     output.share(&payload);
                     expected.extend_from_slice(payload.bytes());
                 }
-                output.release(Index(round.into()), Index(0));
+                output.release(gate(round.into()), gate(0));
             }
             let mut sent = Vec::new();
             for durable in [0, 3, 20, 39] {
-                output.release(Index(39), Index(durable));
+                output.release(gate(39), gate(durable));
                 sent.extend(send(&mut output, step));
                 assert_eq!(sent.len() + output.unsent(), expected.len());
             }
@@ -246,7 +278,7 @@ mod tests {
             assert_eq!((output.unsent(), output.shared(), output.capacity()), (0, (0, 0), 0));
             // Later bytes begin anew.
             append(&mut output, b"more");
-            output.release(Index(39), Index(39));
+            output.release(gate(39), gate(39));
             assert_eq!(output.ready(), b"more");
         }
     }
@@ -259,16 +291,16 @@ mod tests {
     fn what_is_durable_leaves_and_the_rest_waits_in_order() {
         let mut output = Output::default();
         append(&mut output, b"one");
-        assert!(!output.release(Index(5), Index(5)));
+        assert!(!output.release(gate(5), gate(5)));
         append(&mut output, b"two");
-        assert!(output.release(Index(7), Index(5)));
+        assert!(output.release(gate(7), gate(5)));
         append(&mut output, b"three");
-        assert!(output.release(Index(9), Index(6)));
+        assert!(output.release(gate(9), gate(6)));
         assert_eq!(output.ready(), b"one");
-        assert!(output.release(Index(9), Index(8)));
+        assert!(output.release(gate(9), gate(8)));
         assert_eq!(output.ready(), b"onetwo");
         output.on_sent(4, &mut Spares::default());
-        assert!(!output.release(Index(9), Index(9)));
+        assert!(!output.release(gate(9), gate(9)));
         assert_eq!(output.ready(), b"wothree");
         output.on_sent(7, &mut Spares::default());
         assert_eq!((output.unsent(), output.bytes.len()), (0, 0));
@@ -279,9 +311,9 @@ mod tests {
         let mut output = Output::default();
         for index in 1..=4 {
             append(&mut output, b"x");
-            output.release(Index(index), Index(0));
+            output.release(gate(index), gate(0));
         }
-        output.release(Index(4), Index(3));
+        output.release(gate(4), gate(3));
         assert_eq!(output.ready(), b"xxx");
     }
 
@@ -290,7 +322,7 @@ mod tests {
         const PIECES: usize = 64;
         let mut output = Output::default();
         output.buffer(&mut Spares::default()).resize(PIECES * 2 * SPARE_BYTES_MAX, 0);
-        output.release(Index(0), Index(0));
+        output.release(gate(0), gate(0));
         let mut moved = 0;
         for _ in 1..PIECES {
             let before = output.bytes.len();
@@ -310,7 +342,7 @@ mod tests {
         let payload = Payload::uncounted(vec![2; 3]);
         output.share(&payload);
         append(&mut output, b"end");
-        output.release(Index(0), Index(0));
+        output.release(gate(0), gate(0));
         output.shrink(&mut spares);
         assert_eq!(spares.large.capacity(), 0, "most of it is in use");
         output.on_sent(SPARE_BYTES_MAX * 6, &mut spares);
@@ -326,7 +358,7 @@ mod tests {
         let used = |bytes: usize, spares: &mut Spares| {
             let mut output = Output::default();
             output.buffer(spares).resize(bytes, 0);
-            output.release(Index(0), Index(0));
+            output.release(gate(0), gate(0));
             output.on_sent(bytes, spares);
             (spares.small.len(), spares.large.capacity() / SPARE_BYTES_MAX)
         };
@@ -343,7 +375,7 @@ mod tests {
     fn what_is_sent_in_two_parts_keeps_the_second() {
         let mut output = Output::default();
         output.buffer(&mut Spares::default()).resize(SPARE_BYTES_MAX * 3, 0);
-        output.release(Index(0), Index(0));
+        output.release(gate(0), gate(0));
         output.on_sent(SPARE_BYTES_MAX * 2, &mut Spares::default());
         assert_eq!((output.unsent(), output.bytes.len()), (SPARE_BYTES_MAX, SPARE_BYTES_MAX));
     }

@@ -12,6 +12,7 @@ use crate::logging::{self, Logging};
 use crate::mailbox::Mailbox;
 use crate::metrics;
 use crate::process::{self, PidFile};
+use crate::raft::{self, Raft};
 use crate::remote::Remotes;
 use crate::replication::{Replication, ToMasters};
 use crate::storage::{self, Budget};
@@ -21,6 +22,7 @@ use haypile_commands::Table;
 use haypile_config::read::CommandLine;
 use haypile_config::{Config, Loaded, Note, Settings};
 use haypile_engine::{Engine, Master, Opener, Process};
+use haypile_log::Index;
 use haypile_store::{Progress, Store};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,6 +98,7 @@ fn start(
 
     let tls = Tls::start(&settings)?;
     let users = haypile_engine::users_of(&config, table.catalog())?;
+    raft::members(&config)?;
     let listeners = Listeners::bind(&config)?;
     let data_dir = DataDir::take(&config)?;
     let _pid_file = PidFile::write(&config);
@@ -117,24 +120,24 @@ fn start(
         let _ = stop.send(how);
     });
     engine.set_users(users);
-    let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
     metrics::start(&config, &engine, &tls)?;
-    let replication = Replication::new(&engine, &tls);
-    let loops = start_loops(&engine, &mailboxes, &replication)?;
+    let parts = Parts::new(&engine, &tls, &config, workers)?;
+    let loops = start_loops(&parts)?;
 
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(|error| format!("The runtime of the accepting thread cannot start: {error}"))?;
-    let ended = runtime.block_on(attend(&engine, &mailboxes, &replication, listeners, &config, &budget, stopped));
+    let ended = runtime.block_on(attend(&parts, listeners, &config, &budget, stopped));
     process::tell_stopping(&config);
 
-    for (mailbox, event_loop) in mailboxes.iter().zip(loops) {
+    for (mailbox, event_loop) in parts.mailboxes.iter().zip(loops) {
         mailbox.stop();
         // A thread that panicked has ended the process already.
         let _ = event_loop.join();
     }
-    replication.close();
+    parts.raft.close();
+    parts.replication.close();
     engine.close();
     let closed = match (ended?, engine.store_arc()) {
         (true, Some(store)) => store
@@ -150,16 +153,29 @@ fn start(
     closed
 }
 
-fn start_loops(
-    engine: &Arc<Engine>,
-    mailboxes: &[Arc<Mailbox>],
-    replication: &Arc<Replication>,
-) -> Result<Vec<JoinHandle<()>>, String> {
+/// The parts of a server that its threads share.
+struct Parts {
+    engine: Arc<Engine>,
+    mailboxes: Arc<Vec<Arc<Mailbox>>>,
+    replication: Arc<Replication>,
+    raft: Arc<Raft>,
+}
+
+impl Parts {
+    fn new(engine: &Arc<Engine>, tls: &Arc<Tls>, config: &Config, workers: usize) -> Result<Parts, String> {
+        let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
+        let raft = Raft::new(engine, &mailboxes, tls, config)?;
+        Ok(Parts { engine: engine.clone(), mailboxes, replication: Replication::new(engine, tls), raft })
+    }
+}
+
+fn start_loops(parts: &Parts) -> Result<Vec<JoinHandle<()>>, String> {
     let mut loops = Vec::new();
-    for (index, mailbox) in mailboxes.iter().enumerate() {
-        let (engine, mailbox, replication) = (engine.clone(), mailbox.clone(), replication.clone());
+    for (index, mailbox) in parts.mailboxes.iter().enumerate() {
+        let (engine, mailbox) = (parts.engine.clone(), mailbox.clone());
+        let (replication, raft) = (parts.replication.clone(), parts.raft.clone());
         let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
-            if let Err(error) = event_loop::run(engine, index, mailbox, replication) {
+            if let Err(error) = event_loop::run(engine, index, mailbox, replication, raft) {
                 tracing::error!("event loop {index} cannot start: {error}");
                 std::process::exit(1);
             }
@@ -172,14 +188,13 @@ fn start_loops(
 /// The main thread's part while the server runs: accepts clients, loads the store, and waits for the order to stop.
 /// Returns whether the data were loaded by then.
 async fn attend(
-    engine: &Arc<Engine>,
-    mailboxes: &Arc<Vec<Arc<Mailbox>>>,
-    replication: &Arc<Replication>,
+    parts: &Parts,
     mut listeners: Listeners,
     config: &Arc<Config>,
     budget: &Budget,
     mut shutdown: mpsc::UnboundedReceiver<haypile_commands::host::Shutdown>,
 ) -> Result<bool, String> {
+    let Parts { engine, mailboxes, replication, .. } = parts;
     let signals = |kind| signal(kind).map_err(|error| format!("Signals cannot be received: {error}"));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let names = listeners.names();
@@ -197,7 +212,7 @@ async fn attend(
         // The records that are being replayed are in the log: the next start begins again.
         () = stop() => return Ok(false),
     };
-    serve(engine, mailboxes, replication, loaded)?;
+    serve(parts, loaded)?;
     process::tell_ready(config);
     tracing::info!("ready to accept connections on {}", names.join(", "));
     stop().await;
@@ -240,19 +255,20 @@ fn load(
 }
 
 /// Begins to serve the loaded data.
-fn serve(
-    engine: &Arc<Engine>,
-    mailboxes: &Arc<Vec<Arc<Mailbox>>>,
-    replication: &Arc<Replication>,
-    store: Arc<Store>,
-) -> Result<(), String> {
+fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
+    let Parts { engine, mailboxes, replication, raft } = parts;
     storage::follow(engine);
     storage::apply_all(engine, &store);
     wake_by(&store, mailboxes);
-    replication.watch(&store);
+    watch(&store, replication, raft);
     engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
     let (mailboxes, of_replication) = (mailboxes.clone(), Arc::downgrade(replication));
-    let reopen = Reopen { engine: Arc::downgrade(engine), mailboxes, replication: of_replication.clone() };
+    let reopen = Reopen {
+        engine: Arc::downgrade(engine),
+        mailboxes,
+        replication: of_replication.clone(),
+        raft: Arc::downgrade(raft),
+    };
     engine.reopen_with(Box::new(reopen));
     engine.reach_targets(Box::new(Remotes { tls: replication.tls.clone(), settings: engine.settings.clone() }));
     engine.replicate_by(Box::new(ToMasters(of_replication)));
@@ -260,7 +276,19 @@ fn serve(
     if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {
         engine.set_master(Some(Master { host, port }));
     }
+    if raft.is_member() {
+        return raft.start().map_err(|error| format!("The threads of the Raft group cannot start: {error}"));
+    }
     replication.start().map_err(|error| format!("The thread of replication cannot start: {error}"))
+}
+
+/// Has those who send a log's records told of its progress.
+fn watch(store: &Store, replication: &Arc<Replication>, raft: &Arc<Raft>) {
+    if raft.is_member() {
+        raft.watch(store);
+    } else {
+        replication.watch(store);
+    }
 }
 
 /// Makes the store's log wake the event loops.
@@ -274,19 +302,16 @@ struct Reopen {
     engine: Weak<Engine>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
     replication: Weak<Replication>,
+    raft: Weak<Raft>,
 }
 
 impl Opener for Reopen {
     fn open(&self, follows: bool) -> Result<Arc<Store>, String> {
-        let engine = self.engine.upgrade().ok_or("the server has ended")?;
-        let config = engine.settings.config();
-        let budget = Budget::split(&config, &haypile_config::memory::detect());
-        let store = storage::open(&config, &budget, follows, |progress| note(&engine, progress))?;
-        wake_by(&store, &self.mailboxes);
-        if let Some(replication) = self.replication.upgrade() {
-            replication.watch(&store);
-        }
-        Ok(store)
+        self.open_through(follows, None)
+    }
+
+    fn open_group(&self, keep: Index) -> Result<Arc<Store>, String> {
+        self.open_through(true, Some(keep))
     }
 
     fn opened(&self, store: &Store) {
@@ -295,6 +320,20 @@ impl Opener for Reopen {
         }
         // Replies may have waited for the log while there was none.
         self.mailboxes.iter().for_each(|mailbox| mailbox.on_durable());
+    }
+}
+
+impl Reopen {
+    fn open_through(&self, follows: bool, keep: Option<Index>) -> Result<Arc<Store>, String> {
+        let engine = self.engine.upgrade().ok_or("the server has ended")?;
+        let config = engine.settings.config();
+        let budget = Budget::split(&config, &haypile_config::memory::detect());
+        let store = storage::open_through(&config, &budget, follows, keep, |progress| note(&engine, progress))?;
+        wake_by(&store, &self.mailboxes);
+        if let (Some(replication), Some(raft)) = (self.replication.upgrade(), self.raft.upgrade()) {
+            watch(&store, &replication, &raft);
+        }
+        Ok(store)
     }
 }
 

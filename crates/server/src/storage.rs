@@ -2,8 +2,10 @@
 //! SET changes in them while the server runs.
 
 use crate::datadir;
+use crate::raft;
 use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
 use haypile_engine::Engine;
+use haypile_log::Index;
 use haypile_store::base::Base;
 use haypile_store::{DiskFree, MemoryBase, Progress, Reserve, Store, StoreOptions};
 use haypile_store_rocks::{Options as RocksOptions, Rocks};
@@ -90,8 +92,31 @@ pub fn open(
     follows: bool,
     progress: impl FnMut(Progress),
 ) -> Result<Arc<Store>, String> {
+    open_through(config, budget, follows, None, progress)
+}
+
+/// As `open`, without the log's records behind `keep`, if that is given.
+///
+/// # Errors
+/// A text for people.
+pub fn open_through(
+    config: &Config,
+    budget: &Budget,
+    follows: bool,
+    keep: Option<Index>,
+    progress: impl FnMut(Progress),
+) -> Result<Arc<Store>, String> {
     let mut options = store_options(config, budget);
     options.log.follows = follows;
+    options.log.keep_through = keep;
+    if let Some(members) = raft::members(config)? {
+        (options.in_group, options.log.follows) = (true, true);
+        options.log.founding = Some(members.founding());
+        // Records name rows by the hashes of their keys, so that all members have one seed.
+        options.hash_seed = members.hash_seed();
+        // A member acknowledges what is on its disk, and nothing else.
+        options.log.durability = haypile_log::Durability::Fsync;
+    }
     if let (Some(reserve), Some(free)) = (&options.reserve, (options.disk_free.0)()) {
         // On a full disk the base cannot even be opened while the reserve holds its room.
         reserve.settle(free, config.disk_free_bytes_min, false);
@@ -243,7 +268,9 @@ fn apply_encoding_limits(store: &Store, config: &Config) {
 fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
     match name {
         name if EncodingLimit::of_directive(name).is_some() => apply_encoding_limits(store, config),
-        "durability" | "appendfsync" => store.log().set_durability(log_durability(config.durability)),
+        "durability" | "appendfsync" if !config.raft.is_member() => {
+            store.log().set_durability(log_durability(config.durability));
+        }
         "replicas-to-ack" | "replicas-to-ack-timeout" | "replicas-to-ack-on-timeout" => {
             engine.look_at_confirmations_by(config)
         }

@@ -9,7 +9,7 @@ use crate::event_loop::hand_over::hand_over;
 use crate::event_loop::rest::{Rest, SHORT_STEP_BYTES};
 use crate::event_loop::round::{Recent, SMALL_BYTES};
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
-use crate::output::{Output, SPARE_BYTES_MAX};
+use crate::output::{Gate, Output, SPARE_BYTES_MAX};
 use crate::stream::{Reader, Writer};
 use haypile_engine::{Client, Counters, Delivery, Event, Next, Session, Worker};
 use haypile_log::Index;
@@ -79,6 +79,8 @@ pub struct Connection {
     unread_since_us: Cell<u64>,
     /// The turns since the last tick: when the first began, how many commands have run, and whether they had to wait.
     turns: Cell<Turns>,
+    /// The read round of a Raft group that the newest replies wait for; 0 for none.
+    round: Cell<u64>,
     /// The length of its replies of late.
     recent: Cell<Recent>,
 }
@@ -183,6 +185,7 @@ impl Connection {
             last_active_us: Cell::new(now_us),
             unread_since_us: Cell::new(0),
             turns: Cell::default(),
+            round: Cell::new(0),
             recent: Cell::default(),
         }
     }
@@ -448,7 +451,7 @@ impl Connection {
         }
         if (grown > 0 || turn.next == Next::Close) && !self.dirty.get() {
             match at_once.then(|| event_loop.confirmed()) {
-                Some(confirmed) if gate.is_some_and(|gate| gate <= confirmed) => {
+                Some(confirmed) if gate.is_some_and(|gate| gate <= confirmed.index) && !event_loop.raft.is_member() => {
                     self.leave(event_loop, confirmed, Sending::Turn);
                     self.count_turns(event_loop.counters(), now_us());
                 }
@@ -462,29 +465,46 @@ impl Connection {
     }
 
     /// Writes the bytes that may leave; returns whether some have to wait for the log.
-    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, confirmed: Index, sending: Sending) -> bool {
+    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, confirmed: Gate, sending: Sending) -> bool {
         self.dirty.set(false);
         let mut state = self.state.borrow_mut();
         if self.lost.get() {
             state.output.discard();
             return false;
         }
-        let Some(gate) = event_loop.engine.gate_of(&state.session) else {
+        let Some(index) = event_loop.engine.gate_of(&state.session) else {
             self.give_up(event_loop, &mut state);
             return false;
         };
-        let waits = state.output.release(gate, confirmed);
+        if event_loop.raft.is_member() && !self.join_round(event_loop, &mut state) {
+            self.give_up(event_loop, &mut state);
+            return false;
+        }
+        let waits = state.output.release(Gate { index, round: self.round.get() }, confirmed);
         if waits {
             state.output.shrink(&mut event_loop.spares.borrow_mut());
         }
         if state.session.has_unacknowledged() {
-            event_loop.worker.borrow_mut().on_left(&mut state.session, confirmed);
+            event_loop.worker.borrow_mut().on_left(&mut state.session, confirmed.index);
         }
         if !self.draining.get() {
             self.send(event_loop, &mut state.output, sending);
         }
         self.show_output(event_loop, &state);
         waits
+    }
+
+    /// Has replies that were made since the last call wait for a proof that this server led its group when they were
+    /// made. False where that cannot be had any more: the data were opened again since, as a former leader's are.
+    fn join_round(&self, event_loop: &EventLoop, state: &mut State) -> bool {
+        if state.output.is_held() && event_loop.engine.is_of_former_store(&state.session) {
+            return false;
+        }
+        // A leader's data have a record from the start: a reply that rests on data rests on one.
+        if state.output.has_new() && state.session.gate() > Index(0) {
+            self.round.set(self.round.get().max(event_loop.raft.join_round()));
+        }
+        true
     }
 
     /// Sends the bytes that may leave, and sees to it that the rest follows.
@@ -681,7 +701,8 @@ impl Connection {
     /// Ends the connection: whether replies that wait are true for good cannot be known.
     fn give_up(&self, event_loop: &EventLoop, state: &mut State) {
         tracing::debug!("client {} is closed: replicas have not acknowledged what its replies depend on", self.id);
-        if state.output.ready().is_empty() && !state.session.is_waiting() {
+        let has_replicas = !event_loop.raft.is_member();
+        if has_replicas && state.output.ready().is_empty() && !state.session.is_waiting() {
             // The socket may be full, or gone.
             let _ = self.writer.try_write(NOT_ACKNOWLEDGED);
         }

@@ -1,7 +1,9 @@
-//! A connection that goes from its event loop to replication, because its client asks to follow this server.
+//! A connection that goes from its event loop to threads: its client asks to follow this server, or is another member
+//! of its group.
 
 use crate::event_loop::EventLoop;
 use crate::event_loop::connection::Connection;
+use crate::raft::MEMBER;
 use crate::stream::{Reader, reunite};
 use haypile_engine::Names;
 use std::rc::Rc;
@@ -30,6 +32,9 @@ pub async fn hand_over(
         tokio::time::sleep(LOOK).await;
     };
     match reunite(reader, writer) {
+        Some(Ok(socket)) if words.first().is_some_and(|word| word == MEMBER.as_bytes()) => {
+            event_loop.raft.serve(socket, &words, rest.to_vec());
+        }
         Some(Ok(socket)) => event_loop.replication.serve(socket, words, rest.to_vec(), names),
         Some(Err(error)) => tracing::warn!("a replica's connection is lost: {error}"),
         None => tracing::warn!("a replica that connects by the unix socket is not served"),

@@ -17,7 +17,8 @@ mod round;
 use crate::event_loop::connection::{Connection, Sending};
 use crate::event_loop::round::Rounds;
 use crate::mailbox::Mailbox;
-use crate::output::Spares;
+use crate::output::{Gate, Spares};
+use crate::raft::Raft;
 use crate::replication::Replication;
 use crate::stream::Accepted;
 use haypile_commands::host::ClientType;
@@ -56,6 +57,7 @@ pub struct EventLoop {
     pub spares: RefCell<Spares>,
     pub mailbox: Arc<Mailbox>,
     pub replication: Arc<Replication>,
+    pub raft: Arc<Raft>,
     inbox: Arc<Inbox>,
     index: usize,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
@@ -108,6 +110,7 @@ pub fn run(
     index: usize,
     mailbox: Arc<Mailbox>,
     replication: Arc<Replication>,
+    raft: Arc<Raft>,
 ) -> std::io::Result<()> {
     let (sleeping, waking) = (engine.clone(), engine.clone());
     let runtime = Builder::new_current_thread()
@@ -130,6 +133,7 @@ pub fn run(
         spares: RefCell::default(),
         mailbox: mailbox.clone(),
         replication,
+        raft,
         index,
         connections: RefCell::default(),
         dirty: RefCell::default(),
@@ -284,22 +288,28 @@ impl EventLoop {
 
     /// Hands appended records to the operating system; returns how far the log is confirmed.
     #[inline]
-    fn write_log(&self) -> Index {
-        let Some(store) = self.engine.store() else { return Index(0) };
+    fn write_log(&self) -> Gate {
+        let Some(store) = self.engine.store() else { return self.gate(Index(0)) };
         let log = store.log();
         if log.last() > log.written() {
             let since = self.engine.moment();
             log.write();
             self.engine.note_event("log-write", since);
         }
-        log.confirmed()
+        self.gate(log.confirmed())
+    }
+
+    /// Returns what is confirmed, where the log is through this record.
+    #[inline]
+    fn gate(&self, index: Index) -> Gate {
+        Gate { index, round: self.raft.confirmed() }
     }
 
     /// Returns how far the log is confirmed: replies that depend on no more may leave. While there is no store, that is
     /// nothing; replies that depend on one before it depend on nothing as soon as its version is another one.
     #[inline]
-    pub fn confirmed(&self) -> Index {
-        self.engine.store().map_or(Index(0), |store| store.log().confirmed())
+    pub fn confirmed(&self) -> Gate {
+        self.gate(self.engine.store().map_or(Index(0), |store| store.log().confirmed()))
     }
 
     /// Asks for a wake-up when the log has got further, and looks once more: it may have done so just now.

@@ -1,0 +1,96 @@
+//! A member's log and data: the engine's store, whose records take effect under the locks of their keys.
+
+use haypile_engine::{Engine, FollowerLocks};
+use haypile_log::{Index, Kind, Log, Reader, Record};
+use haypile_raft::{Fault, Machine};
+use haypile_store::{FollowError, Store};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a record waits for room in the log, before the member begins again.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
+
+/// The store of a server.
+pub struct Data<'a> {
+    engine: &'a Engine,
+    /// None while it is opened again.
+    store: Option<Arc<Store>>,
+    version: u64,
+    reader: Option<Reader>,
+    goes_on: &'a dyn Fn() -> bool,
+    /// How often the data were opened again.
+    pub rebuilds: u64,
+}
+
+fn fault(error: FollowError) -> Fault {
+    match error {
+        FollowError::Refused(why) => Fault::Refused(why),
+        FollowError::Damaged(why) => Fault::Damaged(why),
+    }
+}
+
+impl<'a> Data<'a> {
+    /// Takes the engine's store as it is. `goes_on` says no when the server ends.
+    ///
+    /// # Errors
+    /// The data are not open.
+    pub fn of(engine: &'a Engine, goes_on: &'a dyn Fn() -> bool) -> Result<Data<'a>, Fault> {
+        let mut data = Data { engine, store: None, version: 0, reader: None, goes_on, rebuilds: 0 };
+        data.take_store()?;
+        Ok(data)
+    }
+
+    fn take_store(&mut self) -> Result<(), Fault> {
+        // The version is read first: the data are exchanged by this thread alone.
+        self.version = self.engine.store_version();
+        self.store = self.engine.store_arc();
+        let is_there = self.store.is_some();
+        is_there.then_some(()).ok_or_else(|| Fault::Refused("the data are not open".into()))
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("it is there, but while it is opened again")
+    }
+}
+
+impl Machine for Data<'_> {
+    fn log(&self) -> &Log {
+        self.store().log()
+    }
+
+    fn applied(&self) -> Index {
+        self.store().applied_through()
+    }
+
+    fn keep(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+        let since = Instant::now();
+        loop {
+            match self.store().keep(record) {
+                Err(FollowError::Refused(_)) if since.elapsed() < ROOM_WAIT && (self.goes_on)() => {}
+                kept => return kept.map_err(fault),
+            }
+        }
+    }
+
+    fn keep_own(&mut self, entry: (u64, u64), kind: Kind, body: &[u8]) -> Result<Index, Fault> {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        self.store().keep_own(entry, kind, now_ms, body).map_err(fault)
+    }
+
+    fn apply(&mut self, through: Index) -> Result<(), Fault> {
+        let store = self.store.clone().expect("it is there, but while it is opened again");
+        let locks = FollowerLocks::new(self.engine, &store, self.version, self.goes_on);
+        store.apply_through(&mut self.reader, through, &locks).map(drop).map_err(fault)
+    }
+
+    fn lead(&mut self, term: u64, first: u64) {
+        self.engine.lead_group(term, first).expect("the data are open");
+    }
+
+    fn rebuild(&mut self, keep: Index, _: Index) -> Result<(), Fault> {
+        (self.store, self.reader) = (None, None);
+        self.engine.rebuild_group(keep).map_err(Fault::Refused)?;
+        self.rebuilds += 1;
+        self.take_store()
+    }
+}

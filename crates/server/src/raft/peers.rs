@@ -1,0 +1,178 @@
+//! The way to another member: a thread that connects, and sends what is to be told.
+
+use crate::raft::Raft;
+use crate::remote::Remote;
+use crate::socket::Socket;
+use crate::tls::not_configured;
+use haypile_raft::{Loader, Outgoing};
+use haypile_resp::Reply;
+use std::collections::VecDeque;
+use std::io::{self, Error, ErrorKind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The word of REPLCONF with which a member's connection begins. Redis refuses it.
+pub const MEMBER: &str = "haypile-member";
+
+/// Messages that may wait for one member. Raft sends again what is lost.
+const QUEUE_MAX: usize = 4096;
+
+/// The longest time to connect, of an answer, and of a piece that is sent.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// The pause after an attempt that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes of messages that are gathered before they are sent.
+const SEND_BYTES: usize = 256 << 10;
+
+/// The capacity above which the buffer is not kept.
+const KEPT_BYTES: usize = 4 << 20;
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Outgoing>,
+    is_connected: bool,
+    closing: bool,
+}
+
+/// Another member.
+pub struct Peer {
+    pub id: u64,
+    pub address: String,
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+impl Peer {
+    pub fn new(id: u64, address: &str) -> Peer {
+        Peer { id, address: address.to_owned(), queue: Mutex::default(), filled: Condvar::new() }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a message on its way; false if it is lost.
+    pub fn send(&self, message: Outgoing) -> bool {
+        let mut queue = self.queue();
+        if !queue.is_connected || queue.messages.len() >= QUEUE_MAX {
+            return false;
+        }
+        queue.messages.push_back(message);
+        self.filled.notify_one();
+        true
+    }
+
+    /// Ends the thread.
+    pub fn close(&self) {
+        self.queue().closing = true;
+        self.filled.notify_one();
+    }
+
+    /// Sets whether there is a connection. Nothing waits for the next one.
+    fn set_connected(&self, is_connected: bool) {
+        let mut queue = self.queue();
+        queue.messages.clear();
+        queue.is_connected = is_connected;
+    }
+
+    /// Waits for messages, and takes them; None at the end.
+    fn take(&self) -> Option<VecDeque<Outgoing>> {
+        let mut queue = self.queue();
+        while queue.messages.is_empty() && !queue.closing {
+            queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!queue.closing).then(|| std::mem::take(&mut queue.messages))
+    }
+
+    /// Waits a while; false at the end.
+    fn pause(&self, pause: Duration) -> bool {
+        let queue = self.queue();
+        let (queue, _) = self.filled.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
+        !queue.closing
+    }
+}
+
+/// Connects to a member and sends, again and again; to the end of the server.
+pub fn run(raft: &Raft, peer: &Peer) {
+    let mut told = false;
+    loop {
+        let sent = connect(raft, peer).and_then(|socket| {
+            raft.keep(&socket);
+            tracing::info!("connected to member {} at {}", peer.id, peer.address);
+            told = false;
+            peer.set_connected(true);
+            send_all(raft, peer, &socket)
+        });
+        peer.set_connected(false);
+        raft.inbox.on_lost(peer.id);
+        match sent {
+            Ok(()) => return,
+            Err(error) if !std::mem::replace(&mut told, true) => {
+                tracing::warn!("member {} at {} cannot be reached: {error}", peer.id, peer.address);
+            }
+            Err(_) => {}
+        }
+        if !peer.pause(PAUSE) {
+            return;
+        }
+    }
+}
+
+fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
+    let options = raft.member.as_ref().expect("a member has options");
+    let config = raft.engine.settings.config();
+    let (host, port) = peer.address.rsplit_once(':').expect("addresses were read");
+    let port = port.parse().map_err(|_| Error::new(ErrorKind::InvalidInput, "its port is none"))?;
+    let tls = if config.tls.cluster { Some(raft.tls.client().ok_or_else(not_configured)?) } else { None };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut remote = Remote::connect(host, port, ANSWER_MAX, tls)?;
+    if !config.replication.masterauth.is_empty() {
+        let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
+            true => vec![b"AUTH", &config.replication.masterauth],
+            false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
+        };
+        if let Reply::Error(why) = remote.call(&words)? {
+            return Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {why}")));
+        }
+    }
+    let group = options.members.founding().to_string();
+    let (from, to) = (options.id.to_string(), peer.id.to_string());
+    let words = [b"REPLCONF", MEMBER.as_bytes(), group.as_bytes(), from.as_bytes(), to.as_bytes()];
+    if let Reply::Error(why) = remote.call(&words)? {
+        return Err(Error::other(format!("it answers: {why}")));
+    }
+    Ok(remote.into_parts().0)
+}
+
+fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
+    let (mut buffer, mut loader, mut version) = (Vec::new(), Loader::default(), 0);
+    while let Some(messages) = peer.take() {
+        for message in messages {
+            let now = raft.engine.store_version();
+            let Some(store) = raft.engine.store() else { continue };
+            if std::mem::replace(&mut version, now) != now {
+                loader = Loader::default();
+            }
+            match loader.load(store.log(), message) {
+                Ok(envelopes) => envelopes.iter().for_each(|envelope| envelope.encode(&mut buffer)),
+                Err(error) => {
+                    tracing::debug!("a message to member {} is lost: {error}", peer.id);
+                    raft.inbox.on_lost(peer.id);
+                }
+            }
+            drop(store);
+            if buffer.len() >= SEND_BYTES {
+                socket.write_all(&buffer)?;
+                buffer.clear();
+            }
+        }
+        socket.write_all(&buffer)?;
+        buffer.clear();
+        if buffer.capacity() > KEPT_BYTES {
+            buffer = Vec::new();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The connection of another member: a thread that takes its messages.
+
+use crate::raft::Raft;
+use crate::socket::Socket;
+use haypile_raft::Envelope;
+use std::io::{self, Error, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most connections of members. They do not count as clients.
+const CONNECTIONS_MAX: usize = 64;
+
+/// The time after which a connection ends on which nothing comes: a leader is never silent for so long.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 256 << 10;
+
+/// The capacity above which the buffer of a long message is not kept.
+const KEPT_BYTES: usize = 4 << 20;
+
+impl Raft {
+    /// Serves the connection of a member, whose request has these words; `read` has come behind them.
+    pub fn serve(self: &Arc<Self>, socket: Socket, words: &[Vec<u8>], read: Vec<u8>) {
+        let begin = || -> io::Result<()> {
+            socket.tcp().set_nonblocking(false)?;
+            socket.set_read_timeout(Some(SILENCE_MAX))?;
+            socket.set_write_timeout(Some(SILENCE_MAX))?;
+            let from = match self.sender(words) {
+                Ok(from) => from,
+                Err(why) => {
+                    socket.write_all(format!("-ERR {why}\r\n").as_bytes())?;
+                    return Err(Error::new(ErrorKind::InvalidData, why));
+                }
+            };
+            socket.write_all(b"+OK\r\n")?;
+            let mut running = self.running();
+            running.others.retain(|thread| !thread.is_finished());
+            if running.others.len() >= CONNECTIONS_MAX {
+                return Err(Error::other(format!("there are {CONNECTIONS_MAX} connections of members already")));
+            }
+            let (raft, of_thread) = (self.clone(), socket.clone());
+            let take = move || match raft.take(&of_thread, read, from) {
+                Ok(()) => {}
+                Err(error) => tracing::info!("the connection of member {from} has ended: {error}"),
+            };
+            running.others.push(std::thread::Builder::new().name(format!("raft-from-{from}")).spawn(take)?);
+            running.sockets.push(socket.clone());
+            Ok(())
+        };
+        if let Err(error) = begin() {
+            tracing::warn!("a member is not served: {error}");
+            socket.shutdown();
+        }
+    }
+
+    /// Returns the member that a request is from.
+    ///
+    /// # Errors
+    /// A text for people: this server is not in its group, or not the member that it is looking for.
+    fn sender(&self, words: &[Vec<u8>]) -> Result<u64, String> {
+        let options = self.member.as_ref().ok_or("this server is in no group")?;
+        let texts: Option<Vec<&str>> = words.iter().map(|word| std::str::from_utf8(word).ok()).collect();
+        let Some([_, group, from, to]) = texts.as_deref() else { return Err("the request is none of a member".into()) };
+        if *group != options.members.founding().to_string() {
+            return Err("this server is in another group: 'raft-peers' has to be the same on all members".into());
+        }
+        if *to != options.id.to_string() {
+            return Err(format!("this server is member {} of the group", options.id));
+        }
+        let from = from.parse().ok().filter(|from| *from != options.id && options.members.get(*from).is_some());
+        from.ok_or_else(|| "the group has no such other member".into())
+    }
+
+    /// Takes the messages that come.
+    fn take(&self, socket: &Socket, read: Vec<u8>, from: u64) -> io::Result<()> {
+        let mut buffer = read;
+        loop {
+            let mut taken = 0;
+            while let Some((envelope, bytes)) =
+                Envelope::decode(&buffer[taken..]).map_err(|error| Error::new(ErrorKind::InvalidData, error))?
+            {
+                taken += bytes;
+                if envelope.from() != from {
+                    return Err(Error::new(ErrorKind::InvalidData, "it speaks for another member"));
+                }
+                if !self.inbox.put(envelope, bytes) {
+                    return Ok(());
+                }
+            }
+            buffer.drain(..taken);
+            if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
+                buffer = Vec::new();
+            }
+            let have = buffer.len();
+            buffer.resize(have + RECEIVE_BYTES, 0);
+            let came = socket.read(&mut buffer[have..])?;
+            buffer.truncate(have + came);
+            if came == 0 {
+                return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The thread that is the member: its clock, and the order in which it is told things.
+
+use crate::datadir;
+use crate::raft::Raft;
+use crate::raft::inbox::Told;
+use crate::raft::machine::Data;
+use haypile_engine::{GroupFacts, Leader};
+use haypile_log::{DiskFiles, Index};
+use haypile_raft::{Ballot, Fault, Machine, Member, Options, Role, Standing};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The pause before a member begins again that could not go on.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The most ticks that are made up for at once: a member that was stopped for long is late, and the others are not.
+const TICKS_AT_ONCE: u32 = 3;
+
+/// How long the stop of a leader waits for its group to agree on the last records.
+const STOP_WAIT: Duration = Duration::from_secs(2);
+
+/// The time between two looks whether the group has.
+const STOP_LOOK: Duration = Duration::from_millis(1);
+
+/// Is the member, to the end of the server.
+pub fn run(raft: &Raft) {
+    let options = raft.member.as_ref().expect("a member has options");
+    while !raft.inbox.is_closing() {
+        let goes_on = || !raft.inbox.is_closing();
+        let ended = Turns::begin(raft, options, &goes_on).and_then(Turns::run);
+        raft.serves.store(false, Ordering::Release);
+        raft.engine.set_leader(Leader::Unknown);
+        let Err(fault) = ended else { return };
+        raft.engine.group.set_facts(GroupFacts {
+            node_id: options.id,
+            role: "stopped",
+            fault: Some(fault.to_string()),
+            ..GroupFacts::default()
+        });
+        match &fault {
+            Fault::Refused(why) => tracing::warn!("this member of the group begins again: {why}"),
+            Fault::Damaged(why) => tracing::error!("this member takes no part in the group: {why}"),
+        }
+        let until = Instant::now() + PAUSE;
+        while !raft.inbox.take(until).closing && (Instant::now() < until || matches!(fault, Fault::Damaged(_))) {}
+        if matches!(fault, Fault::Refused(_))
+            && let Err(why) = raft.engine.rebuild_group(Index(u64::MAX))
+        {
+            tracing::error!("the data of this member cannot be opened again: {why}");
+            return;
+        }
+    }
+}
+
+/// A member that goes on.
+struct Turns<'a> {
+    raft: &'a Raft,
+    options: &'a Options,
+    member: Member<Data<'a>>,
+    elections: u64,
+    /// The last round of which event loops were told.
+    confirmed: u64,
+    shown: Option<(Role, u64)>,
+}
+
+impl<'a> Turns<'a> {
+    fn begin(raft: &'a Raft, options: &'a Options, goes_on: &'a dyn Fn() -> bool) -> Result<Turns<'a>, Fault> {
+        let data = Data::of(&raft.engine, goes_on)?;
+        let dir = raft.engine.settings.config().dir.clone();
+        let (group, begins) = (data.log().history(), data.log().last() == Index(0));
+        let founding = options.members.founding();
+        if group != founding {
+            let what = format!("the data are of history {group}, and the group that 'raft-peers' names has {founding}");
+            return Err(Fault::Damaged(what));
+        }
+        let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
+        let member = Member::begin(options, ballot, data, raft.rounds.clone(), Box::new(random))?;
+        tracing::info!("member {} of a group of {}: {:?}", options.id, options.members.len(), member.standing());
+        Ok(Turns { raft, options, member, elections: 0, confirmed: 0, shown: None })
+    }
+
+    fn run(mut self) -> Result<(), Fault> {
+        let mut next_tick = Instant::now() + self.raft.tick;
+        loop {
+            let told = self.raft.inbox.take(next_tick);
+            if told.closing {
+                return self.stop();
+            }
+            let (now, mut ticks) = (Instant::now(), 0);
+            while now >= next_tick && ticks < TICKS_AT_ONCE {
+                (next_tick, ticks) = (next_tick + self.raft.tick, ticks + 1);
+                self.member.tick()?;
+            }
+            next_tick = next_tick.max(now);
+            self.hear(told)?;
+            self.release_reads();
+            self.show(ticks > 0);
+        }
+    }
+
+    fn hear(&mut self, told: Told) -> Result<(), Fault> {
+        for envelope in told.messages {
+            self.member.receive(envelope)?;
+            self.send();
+        }
+        for id in told.lost {
+            self.member.on_unreachable(id)?;
+        }
+        if told.progress {
+            self.member.on_progress()?;
+        }
+        self.send();
+        Ok(())
+    }
+
+    /// Has replies leave that wait for a round which is proved by now.
+    fn release_reads(&mut self) {
+        let confirmed = self.raft.rounds.confirmed();
+        if std::mem::replace(&mut self.confirmed, confirmed) < confirmed {
+            self.raft.mailboxes.iter().for_each(|mailbox| mailbox.on_durable());
+        }
+    }
+
+    fn send(&mut self) {
+        let peers = self.raft.peers.get().expect("they are there before the member begins");
+        for message in self.member.take_outgoing() {
+            let to = message.to();
+            let is_sent = peers.iter().find(|peer| peer.id == to).is_some_and(|peer| peer.send(message));
+            if !is_sent {
+                self.raft.inbox.on_lost(to);
+            }
+        }
+    }
+
+    /// Tells the engine what the member is, where that has changed; and now and then all that there is to know.
+    fn show(&mut self, is_tick: bool) {
+        let now = (self.member.role(), self.member.leader());
+        if self.shown != Some(now) {
+            self.shown = Some(now);
+            let (role, leader) = now;
+            if role == Role::Leader {
+                self.elections += 1;
+            }
+            let leader = match self.options.members.get(leader) {
+                _ if role == Role::Leader => Leader::Here,
+                Some(peer) if leader != self.options.id => Leader::At(peer.address.clone()),
+                _ => Leader::Unknown,
+            };
+            tracing::info!("term {}: {role:?}, leader {leader:?}", self.member.standing().term);
+            self.raft.serves.store(role == Role::Leader, Ordering::Release);
+            self.raft.engine.set_leader(leader);
+        } else if !is_tick {
+            return;
+        }
+        self.raft.engine.group.set_facts(self.facts(&self.member.standing()));
+    }
+
+    fn facts(&self, standing: &Standing) -> GroupFacts {
+        let address = |id: u64| self.options.members.get(id).map_or_else(String::new, |peer| peer.address.clone());
+        GroupFacts {
+            node_id: self.options.id,
+            role: match standing.role {
+                Role::Follower => "follower",
+                Role::Candidate => "candidate",
+                Role::Elected => "elected",
+                Role::Leader => "leader",
+            },
+            term: standing.term,
+            leader: standing.leader,
+            first: standing.first,
+            last: standing.last,
+            commit: standing.commit,
+            committed: standing.committed,
+            peers: standing.peers.iter().map(|(id, matched, heard)| (*id, address(*id), *matched, *heard)).collect(),
+            elections: self.elections,
+            rebuilds: self.member.machine().rebuilds,
+            fault: None,
+        }
+    }
+
+    /// Waits until the group has agreed on what this leader has made, so that the stop can bring it into the base.
+    fn stop(mut self) -> Result<(), Fault> {
+        let until = Instant::now() + STOP_WAIT;
+        let is_open = |turns: &Turns<'_>| {
+            let log = turns.member.machine().log();
+            turns.member.role() == Role::Leader && log.confirmed() < log.last()
+        };
+        while is_open(&self) && Instant::now() < until {
+            self.member.machine().log().write();
+            let told = self.raft.inbox.take(Instant::now());
+            self.hear(told)?;
+            self.member.on_progress()?;
+            self.send();
+            std::thread::sleep(STOP_LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// Returns a random number.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,142 @@
+//! Three servers that are a Raft group: they elect a leader from empty directories, go on without any one of them, and
+//! keep what they acknowledged.
+
+mod process;
+
+use process::{Client, Server, TempDir, free_port, wait_until};
+use std::net::TcpStream;
+
+/// The directives with which elections are short.
+const QUICK: [&str; 4] = ["--raft-election-timeout", "300", "--raft-heartbeat-interval", "30"];
+
+struct Group {
+    dirs: Vec<TempDir>,
+    ports: Vec<u16>,
+    servers: Vec<Option<Server>>,
+    more: Vec<&'static str>,
+}
+
+impl Group {
+    fn start(more: &[&'static str]) -> Group {
+        let dirs: Vec<_> = (0..3).map(|_| TempDir::new()).collect();
+        let ports = (0..3).map(|_| free_port()).collect();
+        let mut group = Group { dirs, ports, servers: (0..3).map(|_| None).collect(), more: more.to_vec() };
+        (0..3).for_each(|at| group.begin(at));
+        group
+    }
+
+    fn begin(&mut self, at: usize) {
+        let peers: Vec<_> = (1..).zip(&self.ports).map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect();
+        let (id, peers) = ((at + 1).to_string(), peers.join(","));
+        let mut words = vec!["--raft-node-id", &id, "--raft-peers", &peers];
+        words.extend(QUICK);
+        words.extend(&self.more);
+        self.servers[at] = Some(Server::start_at(self.dirs[at].path(), self.ports[at], &words));
+    }
+
+    fn client(&self, at: usize) -> Client<TcpStream> {
+        self.servers[at].as_ref().expect("it is up").client()
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.servers[at].take().expect("it is up").kill();
+    }
+
+    fn up(&self) -> impl Iterator<Item = usize> {
+        (0..3).filter(|at| self.servers[*at].is_some())
+    }
+
+    /// Waits until one of the servers that are up leads, and returns it.
+    fn leader(&self) -> usize {
+        let mut leader = None;
+        wait_until("one leads", || {
+            leader = self.up().find(|at| raft(&mut self.client(*at), "role") == "leader");
+            leader.is_some()
+        });
+        leader.expect("it was found")
+    }
+
+    /// Waits until all that are up have all that the leader has.
+    fn settle(&self) {
+        let leader = self.leader();
+        let entries = |at: usize| {
+            let mut client = self.client(at);
+            [raft(&mut client, "commit_entry"), raft(&mut client, "last_entry")]
+        };
+        wait_until("all have the same", || {
+            let [commit, last] = entries(leader);
+            commit == last && self.up().all(|at| entries(at) == [commit.clone(), last.clone()])
+        });
+    }
+
+    fn digests(&self) -> Vec<String> {
+        self.up().map(|at| self.client(at).ask("DEBUG DIGEST")).collect()
+    }
+}
+
+/// Returns a field of INFO raft.
+fn raft(client: &mut Client<TcpStream>, name: &str) -> String {
+    let page = client.ask("INFO raft");
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("raft_{name}:")));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_group_goes_on_without_any_one_of_its_members() {
+    let mut group = Group::start(&["--enable-debug-command", "yes"]);
+    for round in 0..3 {
+        let leader = group.leader();
+        let mut client = group.client(leader);
+        assert_eq!(client.ask(&format!("SET key:{round} value")), "+OK\r\n");
+        assert_eq!(client.ask("INCR rounds"), format!(":{}\r\n", 2 * round + 1));
+        let other = (leader + 1) % 3;
+        let moved = format!("-MOVED 2592 127.0.0.1:{}\r\n", group.ports[leader]);
+        wait_until("a follower knows the leader", || group.client(other).ask("GET key:0") == moved);
+        assert_eq!(group.client(other).ask("PING"), "+PONG\r\n", "what needs no keys runs anywhere");
+        group.kill(leader);
+        let next = group.leader();
+        let mut client = group.client(next);
+        assert_eq!(client.ask(&format!("GET key:{round}")), "$5\r\nvalue\r\n");
+        assert_eq!(client.ask("INCR rounds"), format!(":{}\r\n", 2 * round + 2));
+        group.begin(leader);
+        group.settle();
+        let digests = group.digests();
+        assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+    }
+}
+
+#[test]
+fn a_leader_without_a_quorum_answers_nothing() {
+    let mut group = Group::start(&[]);
+    let leader = group.leader();
+    let mut client = group.client(leader);
+    assert_eq!(client.ask("SET key before"), "+OK\r\n");
+    let mut waits = group.client(leader);
+    (1..3).for_each(|more| group.kill((leader + more) % 3));
+    // It has not noticed yet: it runs the command, and does not say so.
+    assert_eq!(waits.try_ask("SET key after"), None, "what became of it cannot be known");
+    let down = "-CLUSTERDOWN The cluster is down\r\n";
+    wait_until("it serves nobody", || group.client(leader).ask("GET key") == down);
+    group.begin((leader + 1) % 3);
+    let next = group.leader();
+    let value = group.client(next).ask("GET key");
+    assert!(value == "$6\r\nbefore\r\n" || value == "$5\r\nafter\r\n", "{value}");
+}
+
+#[test]
+fn a_member_that_stops_cleanly_comes_back_as_it_was() {
+    let mut group = Group::start(&["--enable-debug-command", "yes"]);
+    for round in 0..2 {
+        let leader = group.leader();
+        let mut client = group.client(leader);
+        (0..50).for_each(|at| assert_eq!(client.ask(&format!("SET key:{round}:{at} {at}")), "+OK\r\n"));
+        for at in [(leader + 1) % 3, leader] {
+            group.servers[at].take().expect("it is up").stop();
+            group.begin(at);
+        }
+        assert_eq!(group.client(group.leader()).ask(&format!("GET key:{round}:49")), "$2\r\n49\r\n");
+    }
+    group.settle();
+    let digests = group.digests();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
