@@ -202,7 +202,8 @@ impl Server {
         Server::spawn_at(template, place, free_port()?)
     }
 
-    fn spawn_at(template: &Template, place: &Workplace, port: u16) -> Result<Server> {
+    /// Starts the process on a port that others know it by, and does not wait for it to answer.
+    pub fn spawn_at(template: &Template, place: &Workplace, port: u16) -> Result<Server> {
         let arguments = template.filled(port, &place.data());
         let log = File::options().create(true).append(true).open(place.log())?;
         // setpriv replaces itself by the server, which then dies with this program, however that ends.
