@@ -63,6 +63,21 @@ fn own_cpu_seconds(pid: u32) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// Returns the CPU seconds that all processes of the machine and its kernel have used since it started.
+pub fn machine_cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(7);
+    // Of user, nice, system, idle, iowait, irq and softirq, the fourth and fifth are no work.
+    let work = fields.enumerate().filter(|(at, _)| !matches!(at, 3 | 4));
+    let ticks: u64 = work.filter_map(|(_, field)| field.parse::<u64>().ok()).sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Returns the number of the machine's cores.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Waits until the process has been idle for two seconds, at most `limit`; returns its CPU seconds by then.
 pub fn idle_cpu_seconds(pid: u32, limit: Duration) -> f64 {
     let begin = Instant::now();
@@ -149,6 +164,7 @@ mod tests {
         while cpu_seconds(pid) - before < 0.05 {
             assert!(begin.elapsed() < Duration::from_secs(20), "spinning must show as CPU time");
         }
+        assert!(machine_cpu_seconds() > cpu_seconds(pid) && cores() > 0);
         assert!(resident_bytes(pid) > 100_000);
         assert!(free_disk_bytes(Path::new("/")).expect("the root is there") > 0);
         assert!((0.0..=100.0).contains(&Steal::now().percent_since()));
