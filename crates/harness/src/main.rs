@@ -181,6 +181,8 @@ enum OtherBench {
     Import(BenchImport),
     /// Masters and replicas beside redis-server's, full resyncs, promotions.
     Replication(BenchReplication),
+    /// Measures three servers of a Raft group beside three of etcd.
+    Raft(BenchRaft),
     /// Draws the charts anew from the tables of benchmarks.md, without measuring.
     Charts(BenchCharts),
 }
@@ -373,6 +375,30 @@ struct BenchReplication {
 }
 
 #[derive(Args)]
+struct BenchRaft {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// Parts, separated by commas (etcd, single); all if not given.
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<String>,
+    /// Cases of the part etcd, separated by commas; all if not given.
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// The number of rounds, whose median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The length of each measurement, in seconds.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Measures one server without a group in the place of three.
+    #[arg(long)]
+    standalone: bool,
+    /// The directory of the data, on a real disk.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
 struct BenchCharts {
     /// The directory of benchmarks.md and the charts.
     #[arg(long, default_value = "docs")]
@@ -508,6 +534,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Giants(giants)) => return run_bench_giants(giants),
         Some(OtherBench::Import(import)) => return run_bench_import(import),
         Some(OtherBench::Replication(replication)) => return run_bench_replication(replication),
+        Some(OtherBench::Raft(raft)) => return run_bench_raft(raft),
         Some(OtherBench::Charts(charts)) => return bench::charts::write(&charts.write_to).map(|()| true),
         None => {}
     }
@@ -639,6 +666,21 @@ fn run_bench_replication(arguments: &BenchReplication) -> Result<bool> {
         sync_keys: quick(arguments.sync_keys),
         dir: arguments.dir.clone(),
         write_to: common.page(),
+    })?;
+    Ok(met || common.quick)
+}
+
+fn run_bench_raft(arguments: &BenchRaft) -> Result<bool> {
+    let common = &arguments.common;
+    let met = bench::raft::run(&bench::raft::Options {
+        server: common.under.template("")?,
+        standalone: arguments.standalone,
+        parts: arguments.parts.clone(),
+        cases: arguments.rows.clone(),
+        rounds: if common.quick { 1 } else { arguments.rounds },
+        window: Duration::from_secs_f64(if common.quick { 0.5 } else { arguments.seconds }),
+        dir: arguments.dir.clone(),
+        write_to: common.page().filter(|_| !arguments.standalone),
     })?;
     Ok(met || common.quick)
 }

@@ -4,7 +4,8 @@
 //! docs/benchmarks.md, and `charts` draws the charts of that page from its tables. `sweep` measures over sizes of
 //! values and numbers of workers, `latency` how long many clients wait, with a client of its own. `collections`
 //! measures the commands on collections, `giants` the effect of a single huge one on others, `import` the cost of
-//! loading a file. `disk` measures what needs more data than memory, with a driver of its own.
+//! loading a file. `disk` measures what needs more data than memory, with a driver of its own, `raft` a group of three
+//! beside etcd.
 
 pub mod charts;
 pub mod collections;
@@ -14,6 +15,7 @@ pub mod giants;
 pub mod import;
 pub mod latency;
 pub mod process;
+pub mod raft;
 mod redis_benchmark;
 pub mod replication;
 mod report;
