@@ -378,7 +378,7 @@ struct BenchReplication {
 struct BenchRaft {
     #[command(flatten)]
     common: BenchCommon,
-    /// Parts, separated by commas (etcd, single); all if not given.
+    /// Parts, separated by commas (etcd, single, failover); all if not given.
     #[arg(long, value_delimiter = ',')]
     parts: Vec<String>,
     /// Cases of the part etcd, separated by commas; all if not given.
@@ -390,6 +390,12 @@ struct BenchRaft {
     /// The length of each measurement, in seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// Leaders to kill.
+    #[arg(long, default_value_t = 100)]
+    kills: u32,
+    /// The election timeout of our group, in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    election_ms: u64,
     /// Measures one server without a group in the place of three.
     #[arg(long)]
     standalone: bool,
@@ -679,6 +685,8 @@ fn run_bench_raft(arguments: &BenchRaft) -> Result<bool> {
         cases: arguments.rows.clone(),
         rounds: if common.quick { 1 } else { arguments.rounds },
         window: Duration::from_secs_f64(if common.quick { 0.5 } else { arguments.seconds }),
+        kills: if common.quick { 2 } else { arguments.kills },
+        election: Duration::from_millis(arguments.election_ms),
         dir: arguments.dir.clone(),
         write_to: common.page().filter(|_| !arguments.standalone),
     })?;

@@ -81,6 +81,11 @@ impl Running {
         ensure!(status.success(), "etcd-load: {status}");
         Ok(())
     }
+
+    /// Waits for the next acknowledgement that was long in coming; returns when it came, since 1970.
+    pub fn acknowledged_after_a_gap(&mut self) -> Result<Duration> {
+        Ok(Duration::from_nanos(self.line()?.parse().context("a time")?))
+    }
 }
 
 impl Drop for Running {
@@ -132,11 +137,16 @@ fn endpoints(group: &Group) -> String {
 }
 
 /// Waits until all members agree on a leader; returns its place.
-fn wait_for_leader(client: &Client, group: &Group) -> Result<usize> {
+pub fn wait_for_leader(client: &Client, group: &Group) -> Result<usize> {
     let mut running = client.start(&["leader".into(), endpoints(group)])?;
     let leader = running.line()?.parse().context("the place of a leader")?;
     running.wait()?;
     Ok(leader)
+}
+
+/// Starts a client that writes one value after the other, each until it is acknowledged, to any node of a group.
+pub fn retry(client: &Client, group: &Group) -> Result<Running> {
+    client.start(&["retry".into(), endpoints(group)])
 }
 
 /// Measures a load on servers of its own. The clients talk to the leader, which is etcd's quickest way.

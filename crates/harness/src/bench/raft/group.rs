@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread::scope;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::cases::Cost;
 use crate::bench::process::{cpu_seconds, idle_cpu_seconds, machine_cpu_seconds};
@@ -16,6 +16,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 
 pub struct Node {
     server: Server,
+    template: Template,
     place: Workplace,
 }
 
@@ -45,7 +46,7 @@ impl Group {
         let start = |(port, template): &(u16, Template)| {
             let place = Workplace::new(name, Some(dir))?;
             let server = Server::spawn_at(template, &place, *port)?;
-            Ok(Node { server, place })
+            Ok(Node { server, template: template.clone(), place })
         };
         Ok(Group { nodes: nodes.iter().map(start).collect::<Result<_>>()?, leader: 0 })
     }
@@ -60,6 +61,18 @@ impl Group {
             let ended = node.server.ended()?;
             ensure!(ended.is_none(), "a server ended, {ended:?}; its last lines:\n{}", node.place.log_tail());
         }
+        Ok(())
+    }
+
+    /// Sends SIGKILL to a node, and waits until it is gone.
+    pub fn kill(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].server.kill().map(drop)
+    }
+
+    /// Starts a node that was killed again, on its port and its data, and does not wait for it.
+    pub fn restart(&mut self, node: usize) -> Result<()> {
+        let node = &mut self.nodes[node];
+        node.server = Server::spawn_at(&node.template, &node.place, node.port()).context("starting a node again")?;
         Ok(())
     }
 

@@ -48,7 +48,7 @@ pub fn start(server: &Template, mode: Mode, dir: &Path) -> Result<Group> {
 }
 
 /// Waits until a node acknowledges a write; returns its place.
-fn wait_for_leader(group: &mut Group) -> Result<usize> {
+pub fn wait_for_leader(group: &mut Group) -> Result<usize> {
     let begin = Instant::now();
     loop {
         group.check_running()?;
@@ -62,9 +62,29 @@ fn wait_for_leader(group: &mut Group) -> Result<usize> {
     }
 }
 
+/// Waits until a node that was started again knows who leads: it redirects a write, or takes it.
+pub fn wait_until_it_follows(group: &mut Group, node: usize) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        group.check_running()?;
+        let reply = write(group.nodes[node].port());
+        if reply.is_some_and(|reply| reply.is_ok() || moved_to(&reply).is_some()) {
+            return Ok(());
+        }
+        ensure!(begin.elapsed() < PATIENCE, "the node does not come back to its group");
+        sleep(LOOK);
+    }
+}
+
 /// Sends a write over a connection of its own; none if no reply comes.
 fn write(port: u16) -> Option<Reply> {
     Client::connect(port, REPLY_MAX).and_then(|mut client| client.command("SET probe written")).ok()
+}
+
+/// Returns the port that a redirection names: `-MOVED slot host:port`.
+pub fn moved_to(reply: &Reply) -> Option<u16> {
+    let text = reply.error()?;
+    text.strip_prefix("MOVED ")?.rsplit_once(':')?.1.parse().ok()
 }
 
 /// Measures a load on servers of its own.
@@ -99,4 +119,18 @@ fn fill(port: u16, value_bytes: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_names_a_port() {
+        let error = |text: &str| Reply::Error(text.as_bytes().to_vec());
+        assert_eq!(moved_to(&error("MOVED 3999 127.0.0.1:6381")), Some(6381));
+        assert_eq!(moved_to(&error("MOVED 3999 ::1:6381")), Some(6381));
+        assert_eq!(moved_to(&error("CLUSTERDOWN no quorum: 3")), None);
+        assert_eq!(moved_to(&Reply::ok()), None);
+    }
 }

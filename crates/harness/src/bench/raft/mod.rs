@@ -1,13 +1,15 @@
 //! Three servers of a Raft group beside three of etcd, on one machine and disk, one group after the other in
-//! alternating rounds: throughput, latency, and the CPU time of all three servers.
+//! alternating rounds: throughput, latency, and the CPU time of all three servers; how long no writes are taken after
+//! the leader was killed.
 //!
 //! `cases` is the table of loads and targets, `rounds` measures it; `single` measures our server beside itself,
-//! `disk` what three files take. `haypile` and `etcd` start servers as a
+//! `failover` the kills, `disk` what three files take. `haypile` and `etcd` start servers as a
 //! [`group::Group`] and send loads to them; `resp` and the Go program in `etcd-load` are the clients. `table` prints.
 
 mod cases;
 mod disk;
 mod etcd;
+mod failover;
 mod group;
 mod haypile;
 mod resp;
@@ -37,12 +39,16 @@ pub struct Options {
     pub rounds: u32,
     /// How long a load is measured.
     pub window: Duration,
+    /// Leaders to kill.
+    pub kills: u32,
+    /// The election timeout of our group.
+    pub election: Duration,
     /// The directory of the data.
     pub dir: PathBuf,
     pub write_to: Option<PathBuf>,
 }
 
-pub const PARTS: &[&str] = &["etcd", "single"];
+pub const PARTS: &[&str] = &["etcd", "single", "failover"];
 
 impl Options {
     fn wants(&self, part: &str) -> bool {
@@ -74,6 +80,9 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut rows = Vec::new();
     if options.wants("single") {
         rows.extend(single::run(options)?);
+    }
+    if options.wants("failover") {
+        rows.extend(failover::run(options)?);
     }
     if !rows.is_empty() {
         met &= rows.iter().all(table::Row::is_met);
