@@ -378,7 +378,7 @@ struct BenchReplication {
 struct BenchRaft {
     #[command(flatten)]
     common: BenchCommon,
-    /// Parts, separated by commas (etcd, single, failover); all if not given.
+    /// Parts, separated by commas (etcd, single, failover, engines); all if not given.
     #[arg(long, value_delimiter = ',')]
     parts: Vec<String>,
     /// Cases of the part etcd, separated by commas; all if not given.

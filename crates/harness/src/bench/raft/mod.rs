@@ -3,11 +3,12 @@
 //! the leader was killed.
 //!
 //! `cases` is the table of loads and targets, `rounds` measures it; `single` measures our server beside itself,
-//! `failover` the kills, `disk` what three files take. `haypile` and `etcd` start servers as a
+//! `engines` its engines, `failover` the kills, `disk` what three files take. `haypile` and `etcd` start servers as a
 //! [`group::Group`] and send loads to them; `resp` and the Go program in `etcd-load` are the clients. `table` prints.
 
 mod cases;
 mod disk;
+mod engines;
 mod etcd;
 mod failover;
 mod group;
@@ -48,7 +49,7 @@ pub struct Options {
     pub write_to: Option<PathBuf>,
 }
 
-pub const PARTS: &[&str] = &["etcd", "single", "failover"];
+pub const PARTS: &[&str] = &["etcd", "single", "failover", "engines"];
 
 impl Options {
     fn wants(&self, part: &str) -> bool {
@@ -87,6 +88,10 @@ pub fn run(options: &Options) -> Result<bool> {
     if !rows.is_empty() {
         met &= rows.iter().all(table::Row::is_met);
         pieces.push(table::rows(&rows));
+    }
+    // The engines are compared under Raft.
+    if options.wants("engines") && !options.standalone {
+        pieces.push(table::engines(&engines::run(options)?));
     }
     pieces.push(below(options, &etcd, steal));
     let text = pieces.join("\n");

@@ -1,6 +1,7 @@
 //! The tables of the page.
 
 use super::cases::Figures;
+use super::engines;
 use super::rounds::{Measured, Outcome};
 use crate::bench::compare::median;
 
@@ -112,6 +113,27 @@ pub fn rows(rows: &[Row]) -> String {
             None => "-".to_string(),
         };
         out += &format!("| {} | **{:.2}**{} | {bound} | {} |\n", row.name, row.value, missed(row.is_met()), row.found);
+    }
+    out
+}
+
+/// Returns the table of our engines.
+pub fn engines(outcomes: &[engines::Outcome]) -> String {
+    let mut out = String::from(
+        "| case, 200 connections | engine | requests a second | p50 ms | p99 ms | CPU µs of all servers a request |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    for outcome in outcomes {
+        let of = |figure: fn(&Figures) -> f64| median(&outcome.rounds.iter().map(figure).collect::<Vec<_>>());
+        out += &format!(
+            "| {} | {} | {:.0} | {:.2} | {:.2} | {:.1} |\n",
+            outcome.title,
+            outcome.engine,
+            of(|f| f.rate),
+            of(|f| f.p50_ms),
+            of(|f| f.p99_ms),
+            of(|f| f.cpu_us)
+        );
     }
     out
 }
