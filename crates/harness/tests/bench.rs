@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haypile_harness::bench::compare::Plan;
 use haypile_harness::bench::rows::ROWS;
-use haypile_harness::bench::{BASE, DIRECTIVES, collections, import, latency, sweep};
+use haypile_harness::bench::{BASE, DIRECTIVES, collections, import, latency, raft, sweep};
 use haypile_harness::server::{Template, Workplace, haypile_binary};
 
 fn servers() -> (Template, Template) {
@@ -152,4 +152,30 @@ fn an_import_is_measured_killed_and_read_and_writes_the_page() {
     let page = std::fs::read_to_string(place.data().join("benchmarks.md")).expect("the page is written");
     assert!(page.contains("| redis-server | ") && page.contains("| `haypile import` | "), "{page}");
     assert!(page.contains("all 20000 keys were there") && !page.contains("NaN"), "{page}");
+}
+
+/// etcd's client is built from its module, which the first build fetches.
+#[test]
+fn one_server_is_measured_beside_three_of_etcd_and_writes_the_page() {
+    let binary = haypile_binary().expect("the server is built before its tests");
+    let place = Workplace::new("raft-page", None).expect("the temporary directory is writable");
+    let options = raft::Options {
+        server: Template::haypile(&binary, "").expect("the template has its marks"),
+        standalone: true,
+        parts: vec![],
+        cases: vec!["put-4k-50".to_string(), "get-16-200".to_string()],
+        rounds: 1,
+        window: Duration::from_millis(300),
+        kills: 1,
+        election: Duration::from_secs(1),
+        dir: place.data(),
+        write_to: Some(place.data()),
+    };
+    raft::run(&options).expect("both run");
+    let page = std::fs::read_to_string(place.data().join("benchmarks.md")).expect("the page is written");
+    assert!(page.contains("| put of 4 KB, 50 connections | **") && page.contains("take "), "{page}");
+    assert!(page.contains("| linearizable get of 16 B, ") && page.contains("at pipeline 16, "), "{page}");
+    assert!(!page.contains("NaN"), "{page}");
+    let unknown = raft::Options { parts: vec!["colours".to_string()], ..options };
+    assert!(raft::run(&unknown).expect_err("no such part").to_string().contains("etcd, single, "));
 }
