@@ -46,9 +46,8 @@ pub fn beside_etcd(measured: &Measured) -> String {
          p99 ms, ours | etcd | of etcd's | at most | CPU µs of all servers a request, ours | etcd | of etcd's | at most | \
          CPU µs of the client, ours | etcd |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    let disk = measured.disk_bytes();
     for outcome in &measured.outcomes {
-        out += &line(outcome, disk);
+        out += &line(outcome, &measured.disk);
     }
     let others: Vec<f64> = measured.outcomes.iter().flat_map(Outcome::others).collect();
     out += &format!(
@@ -57,9 +56,10 @@ pub fn beside_etcd(measured: &Measured) -> String {
         median(&others) * 100.0,
         others.iter().copied().fold(0.0, f64::max) * 100.0
     );
-    if disk.is_finite() {
+    if !measured.disk.is_empty() {
+        let disk = median(&measured.disk);
         let parts = measured.outcomes.iter().filter_map(|outcome| {
-            let part = outcome.of_disk(disk)?;
+            let part = outcome.of_disk(&measured.disk)?;
             Some(format!("{}: {:.0} % of that", outcome.case.title, part * 100.0))
         });
         out += &format!(
@@ -73,7 +73,7 @@ pub fn beside_etcd(measured: &Measured) -> String {
     out
 }
 
-fn line(outcome: &Outcome, disk: f64) -> String {
+fn line(outcome: &Outcome, disk: &[f64]) -> String {
     let case = outcome.case;
     let (low, high) = outcome.spread();
     let or_disk = case.of_disk_min.map_or(String::new(), |part| format!(", or {:.0} % of the disk", part * 100.0));
