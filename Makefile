@@ -24,10 +24,10 @@ MINUTES ?= 10
 TARGET ?= parser
 RUNS ?= 1000000
 
-.PHONY: help build run test lint docs bench diff crash repl damage soak fuzz build-tools test-tools harness checked
+.PHONY: help build run run-raft test lint docs bench diff crash repl damage soak fuzz build-tools test-tools harness checked
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 16
 
 build: build-tools ## build the server; the binary is target/release/haypile
 	$(CARGO) build --release --locked -p haypile-server
@@ -37,6 +37,9 @@ build: build-tools ## build the server; the binary is target/release/haypile
 run: build ## build and start a server on port 6379 with its data in ./data (ARGS='--port 6380')
 	@mkdir -p data
 	$(BIN) server --dir data $(ARGS)
+
+run-raft: build ## build and start three servers that are a Raft group, on ports 7001 to 7003 (deploy/raft/Procfile)
+	scripts/procfile deploy/raft/Procfile
 
 test: test-tools lint checked ## format, lints and all tests
 	HAYPILE_BIN="$(CARGO_TARGET_DIR)/checked/haypile" $(CARGO) test --profile checked --locked --workspace
