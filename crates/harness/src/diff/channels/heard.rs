@@ -82,7 +82,7 @@ impl Hearing {
 
     /// Returns the number of the connection with this address.
     fn number(&self, address: &str) -> Option<usize> {
-        let port = address.rsplit(':').next()?.parse().ok()?;
+        let port = address.rsplit(':').next()?.parse::<u16>().ok()?;
         self.ports.iter().position(|known| *known == port)
     }
 
