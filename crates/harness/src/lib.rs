@@ -11,6 +11,7 @@ pub mod diff;
 pub mod hostile;
 pub mod port;
 pub mod quoted;
+pub mod raft_chaos;
 pub mod random;
 pub mod repl;
 pub mod server;
