@@ -5,6 +5,7 @@
 //! `systems` are those that are known, `group` with `process` and `network` runs and disturbs them as `scenario` says,
 //! `check` judges. `lies` breaks a system on purpose, `memory` is one that does as it says.
 
+pub mod check;
 pub mod history;
 pub mod memory;
 pub mod operation;
