@@ -7,5 +7,7 @@
 
 pub mod check;
 pub mod history;
+pub mod lies;
+pub mod load;
 pub mod memory;
 pub mod operation;
