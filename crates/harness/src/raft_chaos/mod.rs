@@ -6,8 +6,12 @@
 //! `check` judges. `lies` breaks a system on purpose, `memory` is one that does as it says.
 
 pub mod check;
+pub mod group;
 pub mod history;
 pub mod lies;
 pub mod load;
 pub mod memory;
+pub mod network;
 pub mod operation;
+pub mod process;
+pub mod system;

@@ -1,0 +1,112 @@
+//! The systems under test: what differs between them, as a trait. Processes, the network, disks and clocks are the same
+//! for all, and are the group's.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::operation::{Kind, Session};
+
+/// The longest wait for a connection: a node that is cut off does not even refuse one.
+pub const CONNECT_MAX: Duration = Duration::from_millis(500);
+/// The longest wait for a reply; the outcome is unknown then.
+pub const REPLY_MAX: Duration = Duration::from_secs(3);
+
+/// A node's place in the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The node's number, from 0.
+    pub number: usize,
+    pub ip: Ipv4Addr,
+    pub client_port: u16,
+    pub peer_port: u16,
+}
+
+impl Member {
+    pub fn client_address(self) -> SocketAddr {
+        SocketAddr::from((self.ip, self.client_port))
+    }
+
+    pub fn connect(self) -> std::io::Result<TcpStream> {
+        connect(self.client_address(), REPLY_MAX)
+    }
+}
+
+/// Connects, with time limits on everything.
+pub fn connect(address: SocketAddr, reply_max: Duration) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(reply_max))?;
+    stream.set_write_timeout(Some(reply_max))?;
+    Ok(stream)
+}
+
+/// The circumstances of a node's start.
+pub struct Start<'a> {
+    pub node: Member,
+    /// All members of the group as the node is to know them, the node among them.
+    pub members: &'a [Member],
+    pub dir: &'a Path,
+    /// The node comes with an empty directory into a group that is there already.
+    pub joins: bool,
+}
+
+/// What a scenario may need of a system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// Several nodes, one of which leads.
+    Leads,
+    /// Leadership is handed over on request.
+    Transfer,
+    /// Members come and go.
+    Members,
+    /// Backups of a node's data, and starts from them.
+    Backup,
+    /// The wall clock is the C library's, which another library can offset.
+    Clock,
+    /// A node may end when its disk is full, and starts again when there is room.
+    FullDisk,
+}
+
+/// A system under test.
+pub trait System: Sync {
+    fn name(&self) -> &'static str;
+
+    /// Returns the kinds of objects that the system has.
+    fn kinds(&self) -> &'static [Kind];
+
+    fn can(&self, ability: Ability) -> bool;
+
+    /// Returns the command line that starts a node.
+    fn command(&self, start: &Start<'_>) -> Vec<String>;
+
+    /// Opens a session, which connects to this node first.
+    fn session(&self, members: &[Member], first: usize) -> Box<dyn Session>;
+
+    /// Returns the term in which the node believes to lead; None if it does not.
+    fn leads(&self, _node: Member) -> Option<u64> {
+        None
+    }
+
+    /// Has the leader hand over to another node.
+    fn transfer(&self, _leader: Member, _to: Member) -> Result<()> {
+        bail!("{} does not hand over", self.name())
+    }
+
+    /// Takes a node out of the group, by asking another one.
+    fn remove(&self, _asked: Member, _node: Member) -> Result<()> {
+        bail!("{} removes no members", self.name())
+    }
+
+    /// Takes a node into the group, by asking another one; the node starts afterwards, with an empty directory.
+    fn add(&self, _asked: Member, _node: Member) -> Result<()> {
+        bail!("{} adds no members", self.name())
+    }
+
+    /// Makes a backup of a node that runs with this directory; returns the backup's, below it.
+    fn back_up(&self, _node: Member, _dir: &Path) -> Result<std::path::PathBuf> {
+        bail!("{} makes no backups", self.name())
+    }
+}
