@@ -239,7 +239,12 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
-        Ok(Client { input: BufReader::with_capacity(64 << 10, stream), out: Vec::new() })
+        Ok(Client::over(stream))
+    }
+
+    /// Uses a connection as it is, with its time limits.
+    pub fn over(stream: TcpStream) -> Client {
+        Client { input: BufReader::with_capacity(64 << 10, stream), out: Vec::new() }
     }
 
     /// Returns our end's port, by which a server knows this client.

@@ -15,3 +15,4 @@ pub mod network;
 pub mod operation;
 pub mod process;
 pub mod system;
+pub mod systems;

@@ -1,0 +1,87 @@
+//! A group of Haypile servers by Raft. On a follower commands are answered by `-MOVED slot host:port`, without a quorum
+//! by `-CLUSTERDOWN`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::resp::{RespSession, ask};
+use super::single::{back_up, server};
+use crate::client::info_field;
+use crate::raft_chaos::operation::{Kind, Session};
+use crate::raft_chaos::system::{Ability, Member, REPLY_MAX, Start, System};
+
+/// The longest wait for an answer about the group, which needs no quorum.
+const INFO_MAX: Duration = Duration::from_millis(700);
+
+/// The server's binary and its directives.
+pub struct Haypile {
+    pub binary: PathBuf,
+    pub directives: String,
+}
+
+/// Returns a node's number in the group: 0 is none.
+fn id(node: Member) -> usize {
+    node.number + 1
+}
+
+fn peer(node: Member) -> String {
+    format!("{}:{}", node.ip, node.peer_port)
+}
+
+/// Sends a command about the group, which must be answered by OK.
+fn command(asked: Member, words: &[&str]) -> Result<()> {
+    let reply = ask(asked, words, REPLY_MAX)?;
+    ensure!(reply.is_ok(), "{} was answered by {reply}", words.join(" "));
+    Ok(())
+}
+
+impl System for Haypile {
+    fn name(&self) -> &'static str {
+        "haypile"
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &Kind::ALL
+    }
+
+    fn can(&self, _ability: Ability) -> bool {
+        true
+    }
+
+    fn command(&self, start: &Start<'_>) -> Vec<String> {
+        let peers: Vec<String> =
+            start.members.iter().map(|member| format!("{}@{}", id(*member), peer(*member))).collect();
+        let mut words = server(&self.binary, start, &self.directives);
+        words.extend(["--raft-node-id".into(), id(start.node).to_string(), "--raft-peers".into(), peers.join(",")]);
+        words
+    }
+
+    fn session(&self, members: &[Member], first: usize) -> Box<dyn Session> {
+        Box::new(RespSession::new(members, first))
+    }
+
+    fn leads(&self, node: Member) -> Option<u64> {
+        let reply = ask(node, &["INFO", "raft"], INFO_MAX).ok()?;
+        let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
+        let is_leader = info_field(&info, "raft_role") == Some("leader");
+        info_field(&info, "raft_term").filter(|_| is_leader)?.parse().ok()
+    }
+
+    fn transfer(&self, leader: Member, to: Member) -> Result<()> {
+        command(leader, &["RAFT.TRANSFER-LEADER", &id(to).to_string()])
+    }
+
+    fn remove(&self, asked: Member, node: Member) -> Result<()> {
+        command(asked, &["RAFT.NODE", "REMOVE", &id(node).to_string()])
+    }
+
+    fn add(&self, asked: Member, node: Member) -> Result<()> {
+        command(asked, &["RAFT.NODE", "ADD", &id(node).to_string(), &peer(node)])
+    }
+
+    fn back_up(&self, node: Member, dir: &Path) -> Result<PathBuf> {
+        back_up(node, dir)
+    }
+}
