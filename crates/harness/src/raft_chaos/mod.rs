@@ -14,5 +14,6 @@ pub mod memory;
 pub mod network;
 pub mod operation;
 pub mod process;
+pub mod scenario;
 pub mod system;
 pub mod systems;
