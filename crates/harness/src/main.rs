@@ -7,9 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use haypile_harness::diff::{self, sequence};
+use haypile_harness::raft_chaos::check::porcupine::Checker;
+use haypile_harness::raft_chaos::network::{Network, enter};
 use haypile_harness::random::fresh_seed;
-use haypile_harness::server::{Template, haypile_binary};
-use haypile_harness::{bench, crash, damage, hostile, repl, soak};
+use haypile_harness::server::{Template, Workplace, haypile_binary};
+use haypile_harness::{bench, crash, damage, hostile, raft_chaos, repl, soak};
 
 /// Proves and measures a Haypile server from outside, over its sockets.
 #[derive(Parser)]
@@ -27,6 +29,8 @@ enum Program {
     Crash(Crash),
     /// Kills, stops, cuts off and promotes servers that follow each other, and verifies that they agree.
     Repl(Repl),
+    /// Disturbs a group of nodes in every way, and checks that what clients heard is linearizable.
+    RaftChaos(RaftChaos),
     /// Damages files of a data directory, and compares what comes up with what was acknowledged.
     Damage(Damage),
     /// Measures CPU time per request beside redis-server.
@@ -128,6 +132,46 @@ struct Repl {
     /// The durability that a reply waits for: os or fsync.
     #[arg(long, default_value = "os")]
     durability: String,
+}
+
+#[derive(Args)]
+struct RaftChaos {
+    /// The system under test: a group of our servers, etcd as a control, or one server of ours.
+    #[arg(long, value_enum, default_value_t = ChaosSystem::Haypile)]
+    system: ChaosSystem,
+    /// Directives added to the command line of our servers.
+    #[arg(long, default_value = "")]
+    options: String,
+    /// The number of nodes; always 1 for the system `single`.
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// Connections that read and write.
+    #[arg(long, default_value_t = 10)]
+    clients: u64,
+    /// The only scenario to play, by its name.
+    #[arg(long)]
+    scenario: Option<String>,
+    /// Prints the names of the scenarios, and stops.
+    #[arg(long)]
+    scenarios: bool,
+    /// Checks a history in a file instead, as a failed run leaves one.
+    #[arg(long)]
+    check: Option<PathBuf>,
+    /// Has all sessions lie in this way, which must be found.
+    #[arg(long = "break", value_enum)]
+    lie: Option<raft_chaos::lies::Lie>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ChaosSystem {
+    Haypile,
+    Etcd,
+    Single,
 }
 
 #[derive(Args)]
@@ -453,6 +497,7 @@ fn main() -> ExitCode {
         Program::Diff(arguments) => run_diff(&arguments),
         Program::Crash(arguments) => run_crash(&arguments),
         Program::Repl(arguments) => run_repl(&arguments),
+        Program::RaftChaos(arguments) => run_raft_chaos(&arguments),
         Program::Damage(arguments) => run_damage(&arguments),
         Program::Bench(arguments) => run_bench(&arguments),
         Program::Soak(arguments) => run_soak(&arguments),
@@ -495,6 +540,42 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
         kind: arguments.kind,
         failures_max: arguments.failures_max,
         save_to: arguments.save_to.clone(),
+    })
+}
+
+fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
+    use raft_chaos::scenario::{SCENARIOS, Scenario};
+    use raft_chaos::systems::{etcd::Etcd, haypile::Haypile, single};
+    if arguments.scenarios {
+        SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
+        return Ok(true);
+    }
+    if let Some(path) = &arguments.check {
+        return raft_chaos::recheck(path);
+    }
+    let directives = format!("{} {}", single::DIRECTIVES, arguments.options);
+    let system: Box<dyn raft_chaos::system::System> = match arguments.system {
+        ChaosSystem::Etcd => Box::new(Etcd),
+        ChaosSystem::Single => Box::new(single::Single { binary: haypile_binary()?, directives }),
+        ChaosSystem::Haypile => Box::new(Haypile { binary: haypile_binary()?, directives }),
+    };
+    let find = |name: &String| Scenario::named(name).with_context(|| format!("no scenario {name}; see --scenarios"));
+    let scenario = arguments.scenario.as_ref().map(find).transpose()?;
+    let alone = arguments.system == ChaosSystem::Single;
+    if !alone {
+        // The first build fetches a module, which needs the network that the namespaces do not have.
+        let place = Workplace::new("checker", None)?;
+        Checker::build(&place.data())?;
+    }
+    raft_chaos::run(&raft_chaos::Options {
+        system: &*system,
+        network: if alone { Network::Loopback } else { enter()? },
+        nodes: if alone { 1 } else { arguments.nodes },
+        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        time: Duration::from_secs_f64(arguments.minutes * 60.0),
+        clients: arguments.clients,
+        scenario,
+        lie: arguments.lie,
     })
 }
 
