@@ -216,6 +216,9 @@ mod tests {
         let mut again = connect();
         again.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");
         assert_eq!(ask(&mut again, 7), Some(8));
-        assert!(relay.passed() >= 6);
+        // A piece is counted when it has been passed on.
+        while relay.passed() < 6 {
+            sleep(LOOK);
+        }
     }
 }
