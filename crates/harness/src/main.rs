@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use haypile_harness::diff::{self, sequence};
 use haypile_harness::raft_chaos::check::porcupine::Checker;
 use haypile_harness::raft_chaos::network::{Network, enter};
+use haypile_harness::raft_chaos::system::Ability;
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, Workplace, haypile_binary};
 use haypile_harness::{bench, crash, damage, hostile, raft_chaos, repl, soak};
@@ -171,6 +172,8 @@ struct RaftChaos {
 enum ChaosSystem {
     Haypile,
     Etcd,
+    /// Etcd whose nodes answer reads without a quorum, which must be found.
+    EtcdSerializable,
     Single,
 }
 
@@ -555,7 +558,8 @@ fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
     }
     let directives = format!("{} {}", single::DIRECTIVES, arguments.options);
     let system: Box<dyn raft_chaos::system::System> = match arguments.system {
-        ChaosSystem::Etcd => Box::new(Etcd),
+        ChaosSystem::Etcd => Box::new(Etcd { serializable: false }),
+        ChaosSystem::EtcdSerializable => Box::new(Etcd { serializable: true }),
         ChaosSystem::Single => Box::new(single::Single { binary: haypile_binary()?, directives }),
         ChaosSystem::Haypile => Box::new(Haypile { binary: haypile_binary()?, directives }),
     };
@@ -567,9 +571,14 @@ fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
         let place = Workplace::new("checker", None)?;
         Checker::build(&place.data())?;
     }
+    let network = match if alone { None } else { enter()? } {
+        Some(network) => network,
+        None if system.can(Ability::OwnAddresses) && !alone => Network::Relays,
+        None => Network::Loopback,
+    };
     raft_chaos::run(&raft_chaos::Options {
         system: &*system,
-        network: if alone { Network::Loopback } else { enter()? },
+        network,
         nodes: if alone { 1 } else { arguments.nodes },
         seed: arguments.seed.unwrap_or_else(fresh_seed),
         time: Duration::from_secs_f64(arguments.minutes * 60.0),

@@ -1,5 +1,5 @@
-//! The short form of `make raft-chaos`: the checker on histories that are known to be sound or not, on systems in memory
-//! that lie, and on one server that is killed.
+//! The short form of `make raft-chaos`: the checker on histories that are known to be sound or not, on systems in
+//! memory that lie, and on one server that is killed.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use haypile_harness::raft_chaos::check::porcupine::Checker;
 use haypile_harness::raft_chaos::check::{Verdict, check};
+use haypile_harness::raft_chaos::group::{Group, Surroundings};
 use haypile_harness::raft_chaos::history::History;
 use haypile_harness::raft_chaos::lies::{Liar, Lie};
 use haypile_harness::raft_chaos::load::{Board, Client, Counts};
@@ -233,10 +234,30 @@ fn lies_are_found() {
     }
 }
 
+fn single() -> Single {
+    let binary = haypile_binary().expect("the server is built before its tests");
+    Single { binary, directives: DIRECTIVES.into() }
+}
+
+#[test]
+fn clocks_are_moved() {
+    let (system, surroundings) = (single(), Surroundings { small_disks: false, clocks: true });
+    let mut group = Group::start(&system, Network::Loopback, 1, surroundings).expect("the server starts");
+    let port = group.members()[0].client_port;
+    let mut client = haypile_harness::client::Client::connect(port, Duration::from_secs(10)).expect("it listens");
+    let mut hour = || -> u64 {
+        let reply = client.command("TIME").expect("it answers");
+        let seconds = reply.elements().and_then(|parts| parts[0].bytes()).expect("two numbers");
+        String::from_utf8_lossy(seconds).parse::<u64>().expect("a number") / 3600
+    };
+    let before = hour();
+    group.offset_clock(0, 36_000).expect("the file can be written");
+    assert!((10..=11).contains(&(hour() - before)));
+}
+
 #[test]
 fn a_server_that_is_killed_is_as_good_as_one_that_is_not() {
-    let binary = haypile_binary().expect("the server is built before its tests");
-    let system = Single { binary, directives: DIRECTIVES.into() };
+    let system = single();
     let options = Options {
         system: &system,
         network: Network::Loopback,

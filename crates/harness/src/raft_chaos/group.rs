@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::network::{Network, Place};
+use super::clock::{self, OffsetClock};
+use super::network::{Links, Network, Place};
 use super::process::Process;
-use super::system::{Ability, Member, Start, System};
+use super::system::{Ability, Member, REPLY_MAX, Start, System};
 use crate::damage::copy;
 use crate::server::Workplace;
 use crate::small_disk::SmallDisk;
@@ -21,8 +22,6 @@ pub const SERVE_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// The size of a small disk.
 const DISK: &str = "size=512m";
-/// The library that offsets the clock of a program, where Debian has it.
-const FAKE_TIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// The surroundings of a group, drawn for each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,17 +78,20 @@ struct Node {
 /// The nodes of one system.
 pub struct Group<'a> {
     pub system: &'a dyn System,
-    network: Network,
+    links: Links,
     surroundings: Surroundings,
     nodes: Vec<Node>,
+    /// The library that moves clocks, if it is used.
+    clock: Option<OffsetClock>,
     cuts: BTreeSet<(Place, Place)>,
+    is_slow: bool,
     pub counts: Disturbances,
 }
 
 impl<'a> Group<'a> {
     /// Starts a group of new nodes, and waits until it serves.
     pub fn start(system: &'a dyn System, network: Network, count: usize, wanted: Surroundings) -> Result<Group<'a>> {
-        let clocks = wanted.clocks && system.can(Ability::Clock) && Path::new(FAKE_TIME).exists();
+        let clocks = wanted.clocks && system.can(Ability::Clock);
         let mut surroundings =
             Surroundings { small_disks: wanted.small_disks && system.can(Ability::FullDisk), clocks };
         let mut nodes = Vec::new();
@@ -100,8 +102,12 @@ impl<'a> Group<'a> {
             let member = network.member(number)?;
             nodes.push(Node { member, place, disk, process: None, joins: false, is_removed: false, may_end: false });
         }
-        let mut group =
-            Group { system, network, surroundings, nodes, cuts: BTreeSet::new(), counts: Disturbances::default() };
+        let place = &nodes.first().context("a group has nodes")?.place;
+        let clock = surroundings.clocks.then(|| OffsetClock::build(&place.file(""))).transpose()?;
+        let (cuts, counts) = (BTreeSet::new(), Disturbances::default());
+        let members: Vec<Member> = nodes.iter().map(|node| node.member).collect();
+        let links = Links::new(network, &members)?;
+        let mut group = Group { system, links, surroundings, nodes, clock, cuts, is_slow: false, counts };
         for number in 0..count {
             group.offset_clock(number, 0)?;
             group.start_node(number)?;
@@ -119,7 +125,7 @@ impl<'a> Group<'a> {
     }
 
     pub fn can_cut(&self) -> bool {
-        self.network == Network::Namespaces
+        self.links.can_cut()
     }
 
     /// Returns all places, those of removed nodes too: a client does not know.
@@ -142,18 +148,13 @@ impl<'a> Group<'a> {
         ensure!(!self.is_up(number), "node {number} is up");
         let dir = self.data(number);
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
-        let members: Vec<Member> = self.nodes.iter().filter(|node| !node.is_removed).map(|node| node.member).collect();
+        let present = self.nodes.iter().filter(|node| !node.is_removed);
+        let members: Vec<Member> = present.map(|node| self.links.seen_by(number, node.member)).collect();
         let node = &mut self.nodes[number];
         let start = Start { node: node.member, members: &members, dir: &dir, joins: node.joins };
-        let words = [self.network.prefix(number), self.system.command(&start)].concat();
-        let mut variables = Vec::new();
-        if self.surroundings.clocks {
-            let file = node.place.file("clock").display().to_string();
-            variables.push(("LD_PRELOAD".to_string(), FAKE_TIME.to_string()));
-            variables.push(("FAKETIME_TIMESTAMP_FILE".to_string(), file));
-            variables.push(("FAKETIME_NO_CACHE".to_string(), "1".to_string()));
-            variables.push(("DONT_FAKE_MONOTONIC".to_string(), "1".to_string()));
-        }
+        let words = [self.links.prefix(number), self.system.command(&start)].concat();
+        let clock = self.clock.as_ref();
+        let variables = clock.map_or(Vec::new(), |clock| clock.variables(&node.place.file("clock")));
         node.process = Some(Process::start(&words, &variables, &node.place.log())?);
         self.counts.starts += 1;
         Ok(())
@@ -197,9 +198,15 @@ impl<'a> Group<'a> {
     pub fn cut(&mut self, from: Place, to: Place) -> Result<()> {
         if from != to && self.cuts.insert((from, to)) {
             self.counts.cuts += 1;
-            self.network.set_cut(from, to, true)?;
+            self.links.set_cut(from, to, true)?;
         }
         Ok(())
+    }
+
+    /// Makes each packet or piece wait that nodes send; returns whether this network can do that.
+    pub fn slow_down(&mut self, delay: Duration) -> Result<bool> {
+        self.is_slow = !delay.is_zero();
+        (0..self.count()).try_fold(true, |slow, number| Ok(self.links.slow_down(number, delay)? && slow))
     }
 
     /// Cuts both directions between the nodes on one side and those on the other.
@@ -212,7 +219,10 @@ impl<'a> Group<'a> {
     }
 
     pub fn heal(&mut self) -> Result<()> {
-        std::mem::take(&mut self.cuts).into_iter().try_for_each(|(from, to)| self.network.set_cut(from, to, false))
+        if self.is_slow {
+            self.slow_down(Duration::ZERO)?;
+        }
+        std::mem::take(&mut self.cuts).into_iter().try_for_each(|(from, to)| self.links.set_cut(from, to, false))
     }
 
     /// Leaves so many bytes free on a node's small disk; all that it has for None.
@@ -235,8 +245,7 @@ impl<'a> Group<'a> {
     /// Moves a node's wall clock by so many seconds from the true time, if that can be done.
     pub fn offset_clock(&mut self, number: usize, seconds: i64) -> Result<()> {
         self.counts.clock_jumps += u64::from(seconds != 0);
-        let file = self.nodes[number].place.file("clock");
-        fs::write(&file, format!("{seconds:+}\n")).context("setting a clock")
+        clock::set(&self.nodes[number].place.file("clock"), seconds)
     }
 
     /// Returns the node that leads, as the newest term has it among those that answer.
@@ -353,7 +362,7 @@ impl<'a> Group<'a> {
         for number in 0..self.count() {
             let begin = Instant::now();
             loop {
-                let mut session = self.system.session(&[self.nodes[number].member], 0);
+                let mut session = self.system.session(&[self.nodes[number].member], 0, REPLY_MAX);
                 let written = session.call(object, &Operation::Write(1));
                 match session.call(object, &Operation::Read) {
                     Outcome::Done(_) => break,

@@ -2,10 +2,11 @@
 //! and one scenario of disturbances after the other. What the clients heard is checked after each.
 //!
 //! `operation` and `history` say what is asked and heard, `load` asks, `system` is what differs between systems and
-//! `systems` are those that are known, `group` with `process` and `network` runs and disturbs them as `scenario` says,
-//! `check` judges. `lies` breaks a system on purpose, `memory` is one that does as it says.
+//! `systems` are those that are known. `group` with `process`, `network` and `clock` runs and disturbs them as
+//! `scenario` says, and `check` judges. `lies` breaks a system on purpose, `memory` is one that does as it says.
 
 pub mod check;
+pub mod clock;
 pub mod group;
 pub mod history;
 pub mod lies;
@@ -38,7 +39,7 @@ use load::{Board, Client, Counts};
 use network::Network;
 use operation::{Answer, Kind, Object, Outcome, Session};
 use scenario::Scenario;
-use system::System;
+use system::{REPLY_MAX, System};
 
 /// Rounds that one group lives through.
 const ROUNDS: u64 = 6;
@@ -167,7 +168,7 @@ impl<'a> Run<'a> {
 
     /// Plays one scenario with a group, a new one after some rounds, and checks what was heard.
     fn round(&mut self) -> Result<()> {
-        if self.round % ROUNDS == 0 {
+        if self.round.is_multiple_of(ROUNDS) {
             self.start_group()?;
         }
         self.round += 1;
@@ -321,7 +322,7 @@ fn client<'b>(
     group: &Group<'_>,
 ) -> Client<'b> {
     let mut random = Random::of_part(options.seed, round * 1000 + number);
-    let session = options.system.session(&group.members(), number as usize % group.count());
+    let session = options.system.session(&group.members(), number as usize % group.count(), REPLY_MAX);
     let session: Box<dyn Session> = match options.lie {
         Some(lie) => Box::new(Liar::new(session, lie, Random::new(random.next()))),
         None => session,

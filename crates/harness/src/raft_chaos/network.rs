@@ -1,17 +1,21 @@
 //! The network of a group: a network namespace for each node and a bridge between them, all inside namespaces of this
-//! process alone, which end with it. A group without them is on the loopback, where nothing can be cut.
+//! process alone, which end with it. Where this process may not make them, a group is on the loopback, with a relay for
+//! each direction of connecting if the system's nodes may know each other by different addresses.
 //!
-//! A direction is cut by a wrong hardware address for the receiver: packets leave and nobody takes them, as when a
-//! cable is pulled.
+//! In namespaces a direction is cut by a wrong hardware address for the receiver: packets leave and nobody takes them,
+//! as when a cable is pulled. A relay stalls the connections that one node has made to the other.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use super::system::Member;
 use crate::port::free_port;
+use crate::repl::network::{Flow, Relay};
 
 /// Set in the environment of the program that runs in namespaces of its own.
 const INSIDE: &str = "HAYPILE_CHAOS_NAMESPACES";
@@ -23,7 +27,9 @@ const PORTS: (u16, u16) = (6379, 6380);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
+    /// Nothing can be cut.
     Loopback,
+    Relays,
     Namespaces,
 }
 
@@ -35,18 +41,18 @@ pub enum Place {
 }
 
 /// Starts this program anew in network and mount namespaces of its own, if it may make them and is not there yet.
-/// Returns only if it stays where it is.
-pub fn enter() -> Result<Network> {
+/// Returns only if it stays where it is: in them, or without them.
+pub fn enter() -> Result<Option<Network>> {
     if std::env::var_os(INSIDE).is_some() {
         prepare()?;
-        return Ok(Network::Namespaces);
+        return Ok(Some(Network::Namespaces));
     }
     let unshare = ["--net", "--mount", "--propagation", "private"];
     let mut probe = Command::new("unshare");
     probe.args(unshare).args(["ip", "link", "add", BRIDGE, "type", "bridge"]);
     let may = probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !may.is_ok_and(|status| status.success()) {
-        return Ok(Network::Loopback);
+        return Ok(None);
     }
     let own = std::env::current_exe().context("where this program lies")?;
     let error =
@@ -82,9 +88,10 @@ fn run(program: &str, arguments: &str) -> Result<()> {
 impl Network {
     /// Makes a node's place, if it is not there from an earlier group.
     pub fn member(self, number: usize) -> Result<Member> {
-        let Network::Namespaces = self else {
-            return Ok(Member { number, ip: Ipv4Addr::LOCALHOST, client_port: free_port()?, peer_port: free_port()? });
-        };
+        if self != Network::Namespaces {
+            let (client_port, peer_port) = (free_port()?, free_port()?);
+            return Ok(Member { number, ip: Ipv4Addr::LOCALHOST, client_port, peer_port });
+        }
         let ip = address(Place::Node(number));
         let (name, link) = (format!("node{number}"), format!("{BRIDGE}{number}"));
         if !std::path::Path::new("/run/netns").join(&name).exists() {
@@ -97,27 +104,93 @@ impl Network {
         }
         Ok(Member { number, ip, client_port: PORTS.0, peer_port: PORTS.1 })
     }
+}
+
+/// The links between the nodes of one group.
+pub struct Links {
+    network: Network,
+    /// The relays by who connects and to whom.
+    relays: BTreeMap<(usize, usize), Relay>,
+}
+
+impl Links {
+    /// Makes the links between nodes at their places.
+    pub fn new(network: Network, members: &[Member]) -> Result<Links> {
+        let mut relays = BTreeMap::new();
+        let pairs = members.iter().flat_map(|from| members.iter().map(move |to| (from, to)));
+        for (from, to) in pairs.filter(|(from, to)| network == Network::Relays && from != to) {
+            let relay = Relay::start()?;
+            relay.lead_to(to.peer_port);
+            relays.insert((from.number, to.number), relay);
+        }
+        Ok(Links { network, relays })
+    }
+
+    pub fn can_cut(&self) -> bool {
+        self.network != Network::Loopback
+    }
+
+    /// Returns a member as a node is to know it.
+    pub fn seen_by(&self, node: usize, mut member: Member) -> Member {
+        if let Some(relay) = self.relays.get(&(node, member.number)) {
+            member.peer_port = relay.port();
+        }
+        member
+    }
 
     /// Returns the words before a command line that runs at a node's place.
-    pub fn prefix(self, number: usize) -> Vec<String> {
-        match self {
-            Network::Loopback => Vec::new(),
+    pub fn prefix(&self, number: usize) -> Vec<String> {
+        match self.network {
+            Network::Loopback | Network::Relays => Vec::new(),
             Network::Namespaces => vec!["nsenter".into(), format!("--net=/run/netns/node{number}")],
         }
     }
 
-    /// Swallows all packets in one direction, or lets them pass again.
-    pub fn set_cut(self, from: Place, to: Place, cut: bool) -> Result<()> {
-        ensure!(self == Network::Namespaces, "nothing can be cut on the loopback");
-        let (at, device) = match from {
-            Place::Node(number) => (format!("-n node{number} "), "eth0"),
-            Place::Clients => (String::new(), BRIDGE),
-        };
-        let to = address(to);
-        if cut {
-            run("ip", &format!("{at}neigh replace {to} lladdr {NOBODY} nud permanent dev {device}"))
-        } else {
-            run("ip", &format!("{at}neigh del {to} dev {device}"))
+    /// Makes all wait that a node sends, by a queue of the kernel's in namespaces; returns whether that could be done.
+    pub fn slow_down(&self, node: usize, delay: Duration) -> Result<bool> {
+        let milliseconds = delay.as_millis();
+        match self.network {
+            Network::Loopback => return Ok(false),
+            Network::Relays => {
+                self.relays.iter().filter(|((from, _), _)| *from == node).for_each(|(_, relay)| relay.slow_down(delay));
+            }
+            Network::Namespaces if delay.is_zero() => {
+                // There may be no queue to take away.
+                let _ = run("tc", &format!("-n node{node} qdisc del dev eth0 root"));
+            }
+            Network::Namespaces => {
+                let queue = format!("-n node{node} qdisc replace dev eth0 root netem delay {milliseconds}ms");
+                return Ok(run("tc", &queue).is_ok());
+            }
         }
+        Ok(true)
+    }
+
+    /// Swallows all packets in one direction, or lets them pass again. Relays do not lie between nodes and clients.
+    pub fn set_cut(&self, from: Place, to: Place, cut: bool) -> Result<()> {
+        if self.network == Network::Namespaces {
+            return set_neighbour(from, to, cut);
+        }
+        ensure!(self.can_cut(), "nothing can be cut on the loopback");
+        if let (Place::Node(from), Place::Node(to)) = (from, to)
+            && let Some(relay) = self.relays.get(&(from, to))
+        {
+            relay.set(if cut { Flow::Stalled } else { Flow::Open });
+        }
+        Ok(())
+    }
+}
+
+/// Gives the receiver an address that nobody has, or has its own one found again.
+fn set_neighbour(from: Place, to: Place, cut: bool) -> Result<()> {
+    let (at, device) = match from {
+        Place::Node(number) => (format!("-n node{number} "), "eth0"),
+        Place::Clients => (String::new(), BRIDGE),
+    };
+    let to = address(to);
+    if cut {
+        run("ip", &format!("{at}neigh replace {to} lladdr {NOBODY} nud permanent dev {device}"))
+    } else {
+        run("ip", &format!("{at}neigh del {to} dev {device}"))
     }
 }

@@ -11,7 +11,7 @@ use super::operation::{Kind, Session};
 
 /// The longest wait for a connection: a node that is cut off does not even refuse one.
 pub const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// The longest wait for a reply; the outcome is unknown then.
+/// The longest wait of a client for a reply; the outcome is unknown then.
 pub const REPLY_MAX: Duration = Duration::from_secs(3);
 
 /// A node's place in the network.
@@ -27,10 +27,6 @@ pub struct Member {
 impl Member {
     pub fn client_address(self) -> SocketAddr {
         SocketAddr::from((self.ip, self.client_port))
-    }
-
-    pub fn connect(self) -> std::io::Result<TcpStream> {
-        connect(self.client_address(), REPLY_MAX)
     }
 }
 
@@ -53,7 +49,7 @@ pub struct Start<'a> {
     pub joins: bool,
 }
 
-/// What a scenario may need of a system.
+/// A faculty of a system, which some scenarios need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// Several nodes, one of which leads.
@@ -62,6 +58,8 @@ pub enum Ability {
     Transfer,
     /// Members come and go.
     Members,
+    /// Each node may know the others by addresses of its own.
+    OwnAddresses,
     /// Backups of a node's data, and starts from them.
     Backup,
     /// The wall clock is the C library's, which another library can offset.
@@ -82,8 +80,8 @@ pub trait System: Sync {
     /// Returns the command line that starts a node.
     fn command(&self, start: &Start<'_>) -> Vec<String>;
 
-    /// Opens a session, which connects to this node first.
-    fn session(&self, members: &[Member], first: usize) -> Box<dyn Session>;
+    /// Opens a session, which connects to this node first and waits so long for a reply.
+    fn session(&self, members: &[Member], first: usize, reply_max: Duration) -> Box<dyn Session>;
 
     /// Returns the term in which the node believes to lead; None if it does not.
     fn leads(&self, _node: Member) -> Option<u64> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::http::Http;
 use crate::raft_chaos::memory::apply;
 use crate::raft_chaos::operation::{Answer, Kind, Object, Operation, Outcome, Session};
-use crate::raft_chaos::system::{Ability, Member, Start, System, connect};
+use crate::raft_chaos::system::{Ability, Member, REPLY_MAX, Start, System, connect};
 
 /// How often a change is tried again when somebody else was faster.
 const TRIES: usize = 8;
@@ -31,7 +31,10 @@ const ARGUMENTS: [&str; 6] = [
     "--log-outputs=stderr",
 ];
 
-pub struct Etcd;
+pub struct Etcd {
+    /// Nodes answer reads by what they have, without a quorum: that must be found not to be linearizable.
+    pub serializable: bool,
+}
 
 impl System for Etcd {
     fn name(&self) -> &'static str {
@@ -66,30 +69,36 @@ impl System for Etcd {
         words.chain(own.into_iter().map(|(option, value)| format!("--{option}={value}"))).collect()
     }
 
-    fn session(&self, members: &[Member], first: usize) -> Box<dyn Session> {
-        Box::new(EtcdSession { members: members.to_vec(), at: first, http: None })
+    fn session(&self, members: &[Member], first: usize, reply_max: Duration) -> Box<dyn Session> {
+        Box::new(EtcdSession {
+            members: members.to_vec(),
+            at: first,
+            reply_max,
+            serializable: self.serializable,
+            http: None,
+        })
     }
 
     fn leads(&self, node: Member) -> Option<u64> {
-        let status = ask(node, "/v3/maintenance/status", &json!({})).ok()?;
+        let status = ask(node, "/v3/maintenance/status", &json!({}), STATUS_MAX).ok()?;
         (status["leader"] == status["header"]["member_id"]).then(|| text(&status["raftTerm"]).parse().ok()).flatten()
     }
 
     fn transfer(&self, leader: Member, to: Member) -> Result<()> {
-        let id = member_id(leader, to)?;
-        ask(leader, "/v3/maintenance/transfer-leadership", &json!({ "targetID": id })).map(drop)
+        let id = member_id(leader, to)?.context("the other node is a member")?;
+        ask(leader, "/v3/maintenance/transfer-leadership", &json!({ "targetID": id }), REPLY_MAX).map(drop)
     }
 
     fn remove(&self, asked: Member, node: Member) -> Result<()> {
-        let Ok(id) = member_id(asked, node) else { return Ok(()) };
-        ask(asked, "/v3/cluster/member/remove", &json!({ "ID": id })).map(drop)
+        let Some(id) = member_id(asked, node)? else { return Ok(()) };
+        ask(asked, "/v3/cluster/member/remove", &json!({ "ID": id }), REPLY_MAX).map(drop)
     }
 
     fn add(&self, asked: Member, node: Member) -> Result<()> {
-        if member_id(asked, node).is_ok() {
+        if member_id(asked, node)?.is_some() {
             return Ok(());
         }
-        ask(asked, "/v3/cluster/member/add", &json!({ "peerURLs": [peer_url(node)] })).map(drop)
+        ask(asked, "/v3/cluster/member/add", &json!({ "peerURLs": [peer_url(node)] }), REPLY_MAX).map(drop)
     }
 }
 
@@ -102,20 +111,23 @@ fn peer_url(member: Member) -> String {
 }
 
 /// Asks a node over a connection of its own.
-fn ask(node: Member, path: &str, body: &Value) -> Result<Value> {
+fn ask(node: Member, path: &str, body: &Value, wait_max: Duration) -> Result<Value> {
     let address = node.client_address();
-    let mut http = Http::new(connect(address, STATUS_MAX)?, address);
+    let mut http = Http::new(connect(address, wait_max)?, address);
     let (status, body) = http.post(path, &body.to_string())?;
     ensure!(status == 200, "{path} was answered by {status}: {}", String::from_utf8_lossy(&body));
     serde_json::from_slice(&body).context("an answer in JSON")
 }
 
-/// Returns the id that the node which is asked has for another one.
-fn member_id(asked: Member, node: Member) -> Result<String> {
-    let all = ask(asked, "/v3/cluster/member/list", &json!({}))?;
+/// Returns the id that a node has in the group; None if it is no member. The list of members is that of the node which
+/// is asked and may be old, so a linearizable read comes first: the node has applied all changes then.
+fn member_id(asked: Member, node: Member) -> Result<Option<String>> {
+    ask(asked, "/v3/kv/range", &json!({ "key": encode("any") }), REPLY_MAX)?;
+    let all = ask(asked, "/v3/cluster/member/list", &json!({}), STATUS_MAX)?;
+    let members = all["members"].as_array().context("a list of members")?;
     let url = peer_url(node);
-    let found = all["members"].as_array().into_iter().flatten().find(|member| member["peerURLs"][0] == url.as_str());
-    Ok(text(&found.with_context(|| format!("no member at {url}"))?["ID"]).to_string())
+    let found = members.iter().find(|member| member["peerURLs"][0] == url.as_str());
+    Ok(found.map(|member| text(&member["ID"]).to_string()))
 }
 
 fn text(value: &Value) -> &str {
@@ -125,6 +137,8 @@ fn text(value: &Value) -> &str {
 struct EtcdSession {
     members: Vec<Member>,
     at: usize,
+    reply_max: Duration,
+    serializable: bool,
     http: Option<Http>,
 }
 
@@ -175,11 +189,11 @@ impl Session for EtcdSession {
 
 impl EtcdSession {
     fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
-        let member = self.members[self.at % self.members.len()];
+        let address = self.members[self.at % self.members.len()].client_address();
         let http = match &mut self.http {
             Some(http) => http,
-            none => match member.connect() {
-                Ok(stream) => none.insert(Http::new(stream, member.client_address())),
+            none => match connect(address, self.reply_max) {
+                Ok(stream) => none.insert(Http::new(stream, address)),
                 Err(error) => {
                     self.at += 1;
                     return Err(Fault::Unsent(error.to_string()));
@@ -200,7 +214,7 @@ impl EtcdSession {
     }
 
     fn range(&mut self, key: &str, object: Object) -> Result<Outcome, Fault> {
-        let answer = self.post("/v3/kv/range", &json!({ "key": encode(key) }))?;
+        let answer = self.post("/v3/kv/range", &json!({ "key": encode(key), "serializable": self.serializable }))?;
         let held = held(&answer)?;
         Ok(Outcome::Done(state(object.kind, &[held])))
     }
@@ -221,7 +235,7 @@ impl EtcdSession {
             0 => json!({ "key": encode(key), "target": "CREATE", "create_revision": "0" }),
             _ => json!({ "key": encode(key), "target": "VALUE", "value": encode(&old.to_string()) }),
         };
-        let body = json!({ "compare": [compare], "success": [put_of(key, &[new])], "failure": [range_of(key)] });
+        let body = json!({ "compare": [compare], "success": [put_of(key, &[new])], "failure": [range_of(key, false)] });
         let answer = self.post("/v3/kv/txn", &body)?;
         if answer["succeeded"] == true {
             return Ok(Outcome::numbers([old]));
@@ -233,7 +247,7 @@ impl EtcdSession {
     /// Reads an object, carries the operation out here, and puts back what it changes if nobody was faster.
     fn change(&mut self, object: Object, keys: &[String], operation: &Operation) -> Result<Outcome, Fault> {
         for _ in 0..TRIES {
-            let ranges: Vec<Value> = keys.iter().map(|key| range_of(key)).collect();
+            let ranges: Vec<Value> = keys.iter().map(|key| range_of(key, self.serializable)).collect();
             // A transaction that only reads changes nothing, whatever the operation.
             let answer = match self.post("/v3/kv/txn", &json!({ "success": ranges })) {
                 Err(Fault::Unanswered(text)) => return Err(Fault::Unsent(text)),
@@ -265,8 +279,8 @@ fn encode(text: &str) -> String {
     BASE64.encode(text)
 }
 
-fn range_of(key: &str) -> Value {
-    json!({ "request_range": { "key": encode(key) } })
+fn range_of(key: &str, serializable: bool) -> Value {
+    json!({ "request_range": { "key": encode(key), "serializable": serializable } })
 }
 
 fn put_of(key: &str, numbers: &[i64]) -> Value {

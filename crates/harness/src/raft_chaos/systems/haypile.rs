@@ -58,8 +58,8 @@ impl System for Haypile {
         words
     }
 
-    fn session(&self, members: &[Member], first: usize) -> Box<dyn Session> {
-        Box::new(RespSession::new(members, first))
+    fn session(&self, members: &[Member], first: usize, reply_max: Duration) -> Box<dyn Session> {
+        Box::new(RespSession::new(members, first, reply_max))
     }
 
     fn leads(&self, node: Member) -> Option<u64> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::{Client, Reply};
 use crate::raft_chaos::operation::{Answer, FAMILY, Kind, Object, Operation, Outcome, Session, Step};
-use crate::raft_chaos::system::{Member, REPLY_MAX, connect};
+use crate::raft_chaos::system::{Member, connect};
 
 /// Codes of errors with which a command has certainly had no effect.
 const REFUSALS: [&str; 9] =
@@ -24,6 +24,7 @@ const EXCHANGE: &str = "local a, b = redis.call('GET', KEYS[1]) or '0', redis.ca
 pub struct RespSession {
     addresses: Vec<SocketAddr>,
     at: usize,
+    reply_max: Duration,
     /// The address that a node has named as the leader's, until it fails.
     leader: Option<SocketAddr>,
     client: Option<Client>,
@@ -35,16 +36,16 @@ pub fn ask(node: Member, words: &[&str], wait_max: Duration) -> io::Result<Reply
 }
 
 impl RespSession {
-    pub fn new(members: &[Member], first: usize) -> RespSession {
+    pub fn new(members: &[Member], first: usize, reply_max: Duration) -> RespSession {
         let addresses = members.iter().map(|member| member.client_address()).collect();
-        RespSession { addresses, at: first, leader: None, client: None }
+        RespSession { addresses, at: first, reply_max, leader: None, client: None }
     }
 
     fn client(&mut self) -> io::Result<&mut Client> {
         let address = self.leader.unwrap_or(self.addresses[self.at % self.addresses.len()]);
         match &mut self.client {
             Some(client) => Ok(client),
-            none => Ok(none.insert(Client::over(connect(address, REPLY_MAX)?))),
+            none => Ok(none.insert(Client::over(connect(address, self.reply_max)?))),
         }
     }
 

@@ -66,8 +66,8 @@ impl System for Single {
         server(&self.binary, start, &self.directives)
     }
 
-    fn session(&self, members: &[Member], first: usize) -> Box<dyn Session> {
-        Box::new(RespSession::new(members, first))
+    fn session(&self, members: &[Member], first: usize, reply_max: Duration) -> Box<dyn Session> {
+        Box::new(RespSession::new(members, first, reply_max))
     }
 
     fn back_up(&self, node: Member, dir: &Path) -> Result<PathBuf> {
