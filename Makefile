@@ -24,7 +24,7 @@ MINUTES ?= 10
 TARGET ?= parser
 RUNS ?= 1000000
 
-.PHONY: help build run run-raft test lint docs bench diff crash repl damage soak fuzz build-tools test-tools harness checked
+.PHONY: help build run run-raft test lint docs bench diff crash repl raft-chaos damage soak fuzz build-tools test-tools harness checked
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -73,6 +73,9 @@ crash: checked ## kill and verify (MINUTES=, SEED=)
 
 repl: checked ## kill, stop, cut off and promote servers that follow each other (MINUTES=, SEED=)
 	$(CHECKED) repl --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+raft-chaos: test-tools checked ## disturb a group, check that clients heard what is linearizable (MINUTES=, SEED=, ARGS='--system etcd')
+	$(CHECKED) raft-chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 damage: checked ## delete, cut and flip files, and compare what comes up (MINUTES=, SEED=)
 	$(CHECKED) damage --minutes $(MINUTES) --seed $(SEED) $(ARGS)
