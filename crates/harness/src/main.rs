@@ -140,9 +140,9 @@ struct RaftChaos {
     /// The system under test: a group of our servers, etcd as a control, or one server of ours.
     #[arg(long, value_enum, default_value_t = ChaosSystem::Haypile)]
     system: ChaosSystem,
-    /// Directives added to the command line of our servers.
-    #[arg(long, default_value = "")]
-    options: String,
+    /// The command line is that of the system `single`; the options are for it and for a group of ours.
+    #[command(flatten)]
+    under: Under,
     /// The number of nodes; always 1 for the system `single`.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
@@ -556,11 +556,11 @@ fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
     if let Some(path) = &arguments.check {
         return raft_chaos::recheck(path);
     }
-    let directives = format!("{} {}", single::DIRECTIVES, arguments.options);
+    let directives = format!("{} {}", single::DIRECTIVES, arguments.under.options);
     let system: Box<dyn raft_chaos::system::System> = match arguments.system {
         ChaosSystem::Etcd => Box::new(Etcd { serializable: false }),
         ChaosSystem::EtcdSerializable => Box::new(Etcd { serializable: true }),
-        ChaosSystem::Single => Box::new(single::Single { binary: haypile_binary()?, directives }),
+        ChaosSystem::Single => Box::new(single::Single { template: arguments.under.template(single::DIRECTIVES)? }),
         ChaosSystem::Haypile => Box::new(Haypile { binary: haypile_binary()?, directives }),
     };
     let find = |name: &String| Scenario::named(name).with_context(|| format!("no scenario {name}; see --scenarios"));

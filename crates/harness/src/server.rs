@@ -96,7 +96,8 @@ impl Template {
         Ok(true)
     }
 
-    fn filled(&self, port: u16, dir: &Path) -> Vec<String> {
+    /// Returns the words of the command line for a port and a directory.
+    pub fn filled(&self, port: u16, dir: &Path) -> Vec<String> {
         let dir = dir.display().to_string();
         let fill = |a: &String| a.replace("{port}", &port.to_string()).replace("{dir}", &dir);
         self.arguments.iter().map(fill).collect()

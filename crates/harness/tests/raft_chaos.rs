@@ -19,7 +19,7 @@ use haypile_harness::raft_chaos::scenario::Scenario;
 use haypile_harness::raft_chaos::systems::single::{DIRECTIVES, Single};
 use haypile_harness::raft_chaos::{Options, run};
 use haypile_harness::random::{Random, fresh_seed};
-use haypile_harness::server::haypile_binary;
+use haypile_harness::server::{Template, haypile_binary};
 
 /// The checker, built once. The first build fetches Porcupine.
 fn checker() -> &'static Checker {
@@ -236,7 +236,7 @@ fn lies_are_found() {
 
 fn single() -> Single {
     let binary = haypile_binary().expect("the server is built before its tests");
-    Single { binary, directives: DIRECTIVES.into() }
+    Single { template: Template::haypile(&binary, DIRECTIVES).expect("the template has its marks") }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::resp::{RespSession, ask};
-use super::single::{back_up, server};
+use super::single::back_up;
 use crate::client::info_field;
 use crate::raft_chaos::operation::{Kind, Session};
 use crate::raft_chaos::system::{Ability, Member, REPLY_MAX, Start, System};
@@ -53,8 +53,17 @@ impl System for Haypile {
     fn command(&self, start: &Start<'_>) -> Vec<String> {
         let peers: Vec<String> =
             start.members.iter().map(|member| format!("{}@{}", id(*member), peer(*member))).collect();
-        let mut words = server(&self.binary, start, &self.directives);
-        words.extend(["--raft-node-id".into(), id(start.node).to_string(), "--raft-peers".into(), peers.join(",")]);
+        let node = start.node;
+        let mut words = vec![self.binary.display().to_string(), "server".into()];
+        let own = [
+            ("bind", node.ip.to_string()),
+            ("port", node.client_port.to_string()),
+            ("dir", start.dir.display().to_string()),
+            ("raft-node-id", id(node).to_string()),
+            ("raft-peers", peers.join(",")),
+        ];
+        words.extend(own.into_iter().flat_map(|(directive, value)| [format!("--{directive}"), value]));
+        words.extend(self.directives.split_whitespace().map(str::to_string));
         words
     }
 

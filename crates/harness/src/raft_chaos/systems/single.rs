@@ -11,24 +11,15 @@ use super::resp::{RespSession, ask};
 use crate::client::info_field;
 use crate::raft_chaos::operation::{Kind, Session};
 use crate::raft_chaos::system::{Ability, Member, Start, System};
-use crate::server::REPLY_TIMEOUT;
+use crate::server::{REPLY_TIMEOUT, Template};
 
 /// Directives that make flushes and segments small, so that kills meet them.
 pub const DIRECTIVES: &str = "--durability fsync --maxmemory 64mb --memtable-size 4mb --flush-log-bytes 16mb \
                               --log-segment-size 1mb --disk-free-min 32mb";
 
-/// The server's binary and its directives.
+/// The server's command line. Any server that speaks RESP can stand in for ours.
 pub struct Single {
-    pub binary: PathBuf,
-    pub directives: String,
-}
-
-/// Returns the command line of a server, without what makes it a node of a group.
-pub fn server(binary: &Path, start: &Start<'_>, directives: &str) -> Vec<String> {
-    let node = start.node;
-    let (ip, port, dir) = (node.ip.to_string(), node.client_port.to_string(), start.dir.display().to_string());
-    let words = [&binary.display().to_string(), "server", "--bind", &ip, "--port", &port, "--dir", &dir];
-    words.into_iter().chain(directives.split_whitespace()).map(str::to_string).collect()
+    pub template: Template,
 }
 
 /// Takes a backup by BGSAVE; returns its directory.
@@ -63,7 +54,7 @@ impl System for Single {
     }
 
     fn command(&self, start: &Start<'_>) -> Vec<String> {
-        server(&self.binary, start, &self.directives)
+        self.template.filled(start.node.client_port, start.dir)
     }
 
     fn session(&self, members: &[Member], first: usize, reply_max: Duration) -> Box<dyn Session> {
