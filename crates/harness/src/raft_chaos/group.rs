@@ -166,7 +166,8 @@ impl<'a> Group<'a> {
         let Some(process) = &mut node.process else { return Ok(()) };
         let Some(status) = process.ended()? else { return Ok(()) };
         node.process = None;
-        ensure!(node.may_end, "node {number} has ended by itself: {status}");
+        let lines = node.place.log_tail();
+        ensure!(node.may_end, "node {number} has ended by itself: {status}; its last lines:\n{lines}");
         Ok(())
     }
 

@@ -194,3 +194,41 @@ fn set_neighbour(from: Place, to: Place, cut: bool) -> Result<()> {
         run("ip", &format!("{at}neigh del {to} dev {device}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Sends a byte to a node as another one knows it; returns whether it arrives within a while.
+    fn arrives(links: &Links, listener: &TcpListener, from: usize, to: Member) -> bool {
+        let port = links.seen_by(from, to).peer_port;
+        let mut sender = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a relay listens");
+        sender.write_all(b"x").expect("a relay takes it");
+        for _ in 0..40 {
+            if let Ok((mut receiver, _)) = listener.accept() {
+                receiver.set_nonblocking(false).expect("it can be set");
+                return receiver.read_exact(&mut [0]).is_ok();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    #[test]
+    fn relays_cut_one_direction() {
+        let listeners = [0, 1].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free"));
+        listeners.iter().for_each(|listener| listener.set_nonblocking(true).expect("it can be set"));
+        let port = |number: usize| listeners[number].local_addr().expect("it is bound").port();
+        let member = |number| Member { number, ip: Ipv4Addr::LOCALHOST, client_port: 1, peer_port: port(number) };
+        let members = [member(0), member(1)];
+        let links = Links::new(Network::Relays, &members).expect("ports are free");
+        assert_eq!(links.seen_by(1, members[1]), members[1]);
+        assert!(arrives(&links, &listeners[1], 0, members[1]) && arrives(&links, &listeners[0], 1, members[0]));
+        links.set_cut(Place::Node(0), Place::Node(1), true).expect("it can be cut");
+        assert!(!arrives(&links, &listeners[1], 0, members[1]) && arrives(&links, &listeners[0], 1, members[0]));
+        links.set_cut(Place::Node(0), Place::Node(1), false).expect("it can be healed");
+        assert!(arrives(&links, &listeners[1], 0, members[1]));
+    }
+}
