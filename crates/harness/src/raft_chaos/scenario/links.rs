@@ -52,9 +52,10 @@ pub fn divisions(course: &mut Course<'_, '_>) -> Result<()> {
     for _ in 0..course.random.between(2, 3) {
         let leader = course.leader();
         let others = course.others(leader);
-        let (minority, rest) = others.split_at((course.group.count() - 1) / 2 - usize::from(course.random.percent(50)));
+        let company = course.random.below((course.group.count() as u64 - 1) / 2) as usize;
+        let (minority, rest) = others.split_at(company);
         let minority = [&[leader], minority].concat();
-        let rest = if course.random.percent(25) { &rest[1..] } else { rest };
+        let rest = if rest.len() > 1 && course.random.percent(25) { &rest[1..] } else { rest };
         course.group.divide(&minority, rest)?;
         course.pause(1500, 4000);
         course.group.heal()?;
