@@ -26,8 +26,9 @@ fn id(node: Member) -> usize {
     node.number + 1
 }
 
+/// Returns the address by which members and clients know a node.
 fn peer(node: Member) -> String {
-    format!("{}:{}", node.ip, node.peer_port)
+    node.client_address().to_string()
 }
 
 /// Sends a command about the group, which must be answered by OK.
@@ -46,8 +47,9 @@ impl System for Haypile {
         &Kind::ALL
     }
 
-    fn can(&self, _ability: Ability) -> bool {
-        true
+    fn can(&self, ability: Ability) -> bool {
+        // Members that change, leadership that is handed over and backups come when groups have them.
+        matches!(ability, Ability::Leads | Ability::Clock | Ability::FullDisk)
     }
 
     fn command(&self, start: &Start<'_>) -> Vec<String> {
@@ -57,6 +59,9 @@ impl System for Haypile {
         let mut words = vec![self.binary.display().to_string(), "server".into()];
         let own = [
             ("bind", node.ip.to_string()),
+            ("protected-mode", "no".into()),
+            ("raft-election-timeout", "500".into()),
+            ("raft-heartbeat-interval", "50".into()),
             ("port", node.client_port.to_string()),
             ("dir", start.dir.display().to_string()),
             ("raft-node-id", id(node).to_string()),
