@@ -79,8 +79,8 @@ pub struct Connection {
     unread_since_us: Cell<u64>,
     /// The turns since the last tick: when the first began, how many commands have run, and whether they had to wait.
     turns: Cell<Turns>,
-    /// The read round of a Raft group that the newest replies wait for; 0 for none.
-    round: Cell<u64>,
+    /// The read round of a Raft group that the newest replies wait for, and the version of the data that they rest on.
+    round: Cell<Option<(u64, u64)>>,
     /// The length of its replies of late.
     recent: Cell<Recent>,
 }
@@ -185,7 +185,7 @@ impl Connection {
             last_active_us: Cell::new(now_us),
             unread_since_us: Cell::new(0),
             turns: Cell::default(),
-            round: Cell::new(0),
+            round: Cell::new(None),
             recent: Cell::default(),
         }
     }
@@ -480,7 +480,8 @@ impl Connection {
             self.give_up(event_loop, &mut state);
             return false;
         }
-        let waits = state.output.release(Gate { index, round: self.round.get() }, confirmed);
+        let waits =
+            state.output.release(Gate { index, round: self.round.get().map_or(0, |(round, _)| round) }, confirmed);
         if waits {
             state.output.shrink(&mut event_loop.spares.borrow_mut());
         }
@@ -495,16 +496,22 @@ impl Connection {
     }
 
     /// Has replies that were made since the last call wait for a proof that this server led its group when they were
-    /// made. False where that cannot be had any more: the data were opened again since, as a former leader's are.
+    /// made. False where that cannot be had any more: this server does not lead, or the data were opened again since,
+    /// as a former leader's are. Whether an older reply is among the new ones is not known, so that all of them go.
+    ///
+    /// Invariant: no reply that rests on data leaves a member without a round of the data that it was made on.
     fn join_round(&self, event_loop: &EventLoop, state: &mut State) -> bool {
-        if state.output.is_held() && event_loop.engine.is_of_former_store(&state.session) {
+        let version = event_loop.engine.store_version();
+        if state.output.is_held() && self.round.get().is_some_and(|(_, of)| of != version) {
             return false;
         }
         // A leader's data have a record from the start: a reply that rests on data rests on one.
-        if state.output.has_new() && state.session.gate() > Index(0) {
-            self.round.set(self.round.get().max(event_loop.raft.join_round()));
+        if !state.output.has_new() || state.session.gate() == Index(0) {
+            return true;
         }
-        true
+        let round = event_loop.raft.join_round().filter(|_| !event_loop.engine.is_of_former_store(&state.session));
+        self.round.set(round.map(|round| (round, version)));
+        round.is_some()
     }
 
     /// Sends the bytes that may leave, and sees to it that the rest follows.

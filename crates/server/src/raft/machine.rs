@@ -1,6 +1,6 @@
 //! A member's log and data: the engine's store, whose records take effect under the locks of their keys.
 
-use haypile_engine::{Engine, FollowerLocks};
+use haypile_engine::{Engine, FollowerLocks, Leader};
 use haypile_log::{Index, Kind, Log, Reader, Record};
 use haypile_raft::{Fault, Machine};
 use haypile_store::{FollowError, Store};
@@ -88,6 +88,8 @@ impl Machine for Data<'_> {
     }
 
     fn rebuild(&mut self, keep: Index, _: Index) -> Result<(), Fault> {
+        // No command begins on the data that come, which have less than those before.
+        self.engine.set_leader(Leader::Unknown);
         (self.store, self.reader) = (None, None);
         self.engine.rebuild_group(keep).map_err(Fault::Refused)?;
         self.rebuilds += 1;

@@ -128,17 +128,17 @@ impl Raft {
         self.member.is_some()
     }
 
-    /// Returns the round that proves what has been read by now; 0 where nothing needs a proof. Called once a tick.
+    /// Returns the round that proves what has been read by now; None where nothing can prove it.
     #[inline]
-    pub fn join_round(&self) -> u64 {
+    pub fn join_round(&self) -> Option<u64> {
         if !self.serves.load(Ordering::Acquire) {
-            return 0;
+            return None;
         }
         let (round, is_news) = self.rounds.join();
         if is_news {
             self.inbox.on_progress();
         }
-        round
+        Some(round)
     }
 
     /// Returns the last round that is proved.
