@@ -21,6 +21,7 @@ use haypile_config::Config;
 use haypile_engine::Engine;
 use haypile_raft::{Members, Options, Rounds};
 use haypile_store::Store;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -50,7 +51,20 @@ pub struct Raft {
 struct Running {
     member: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
-    sockets: Vec<Socket>,
+    sockets: BTreeMap<u64, Socket>,
+    /// The number of the last connection.
+    last: u64,
+}
+
+/// A connection that ends when this is dropped: whoever is at its other end sees that, and connects again.
+struct Kept<'a>(&'a Raft, u64);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        if let Some(socket) = self.0.running().sockets.remove(&self.1) {
+            socket.shutdown();
+        }
+    }
 }
 
 /// Returns the members with which the configured group begins; None of a server that is in no group.
@@ -178,7 +192,7 @@ impl Raft {
             let mut running = self.running();
             (std::mem::take(&mut running.others), std::mem::take(&mut running.sockets))
         };
-        sockets.iter().for_each(Socket::shutdown);
+        sockets.values().for_each(Socket::shutdown);
         threads.into_iter().for_each(|thread| _ = thread.join());
     }
 
@@ -186,8 +200,12 @@ impl Raft {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a connection's handle, so that it ends with the server.
-    fn keep(&self, socket: &Socket) {
-        self.running().sockets.push(socket.clone());
+    /// Keeps a connection's handle, so that the connection ends with the server; and with what is returned.
+    fn keep(&self, socket: &Socket) -> Kept<'_> {
+        let mut running = self.running();
+        running.last += 1;
+        let number = running.last;
+        running.sockets.insert(number, socket.clone());
+        Kept(self, number)
     }
 }

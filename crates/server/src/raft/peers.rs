@@ -99,7 +99,7 @@ pub fn run(raft: &Raft, peer: &Peer) {
     let mut told = false;
     loop {
         let sent = connect(raft, peer).and_then(|socket| {
-            raft.keep(&socket);
+            let _kept = raft.keep(&socket);
             tracing::info!("connected to member {} at {}", peer.id, peer.address);
             told = false;
             peer.set_connected(true);

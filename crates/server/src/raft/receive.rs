@@ -45,7 +45,6 @@ impl Raft {
                 Err(error) => tracing::info!("the connection of member {from} has ended: {error}"),
             };
             running.others.push(std::thread::Builder::new().name(format!("raft-from-{from}")).spawn(take)?);
-            running.sockets.push(socket.clone());
             Ok(())
         };
         if let Err(error) = begin() {
@@ -74,6 +73,7 @@ impl Raft {
 
     /// Takes the messages that come.
     fn take(&self, socket: &Socket, read: Vec<u8>, from: u64) -> io::Result<()> {
+        let _kept = self.keep(socket);
         let mut buffer = read;
         loop {
             let mut taken = 0;
@@ -94,7 +94,12 @@ impl Raft {
             }
             let have = buffer.len();
             buffer.resize(have + RECEIVE_BYTES, 0);
-            let came = socket.read(&mut buffer[have..])?;
+            let came = loop {
+                match socket.read(&mut buffer[have..]) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    came => break came?,
+                }
+            };
             buffer.truncate(have + came);
             if came == 0 {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
