@@ -60,7 +60,8 @@ struct Turns<'a> {
     elections: u64,
     /// The last round of which event loops were told.
     confirmed: u64,
-    shown: Option<(Role, u64)>,
+    /// The role, the leader and the number of times that data were opened again, of which the engine was told.
+    shown: Option<(Role, u64, u64)>,
 }
 
 impl<'a> Turns<'a> {
@@ -134,11 +135,12 @@ impl<'a> Turns<'a> {
 
     /// Tells the engine what the member is, where that has changed; and now and then all that there is to know.
     fn show(&mut self, is_tick: bool) {
-        let now = (self.member.role(), self.member.leader());
+        // While data are opened again nobody is told to lead: that has to be told anew, too.
+        let now = (self.member.role(), self.member.leader(), self.member.machine().rebuilds);
         if self.shown != Some(now) {
-            self.shown = Some(now);
-            let (role, leader) = now;
-            if role == Role::Leader {
+            let (role, leader, _) = now;
+            let was_leader = self.shown.replace(now).is_some_and(|(before, ..)| before == Role::Leader);
+            if role == Role::Leader && !was_leader {
                 self.elections += 1;
             }
             let leader = match self.options.members.get(leader) {
