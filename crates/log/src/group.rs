@@ -5,8 +5,19 @@
 //! take records back, the log is opened again with `Options::keep_through`.
 
 use crate::durable::Asked;
-use crate::format::{Entry, EntrySpan};
+use crate::format::{Entry, EntrySpan, Index};
 use crate::log::Log;
+use crate::queue::NotNext;
+use crate::record::Record;
+use crate::reserve::{AppendError, Reservation};
+use crate::state::RECORD_CHARGE_BYTES;
+use std::time::Duration;
+
+/// Returns the bytes for which a reservation has to be made that covers these records.
+fn entry_bytes(records: &[Record<'_>]) -> usize {
+    let bodies: usize = records.iter().map(|record| record.body.len()).sum();
+    bodies + records.len().saturating_sub(1) * RECORD_CHARGE_BYTES as usize
+}
 
 impl Log {
     /// Has records confirmed by the word of a consensus group alone, from now on: see [`confirm`](Self::confirm).
@@ -21,6 +32,34 @@ impl Log {
     /// Terms and entries never go back.
     pub fn begin_entry(&self, term: u64, entry: u64) {
         self.shared.queue.lock().begin_entry(Entry { term, number: entry });
+    }
+
+    /// Takes room for the records of an entry, as `reserve_within` does for one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn reserve_entry(&self, records: &[Record<'_>], limit: Duration) -> Result<Reservation<'_>, AppendError> {
+        self.reserve_within(entry_bytes(records), limit)
+    }
+
+    /// Appends the records of a leader's entry: all of them in one group, so that all of them are there or none.
+    ///
+    /// # Errors
+    /// The entry does not come next. Nothing has happened.
+    ///
+    /// # Panics
+    /// The records have no gaps, and belong to one entry.
+    pub fn append_entry(&self, reserved: Reservation<'_>, records: &[Record<'_>]) -> Result<(), NotNext> {
+        let Some(first) = records.first() else { return Ok(()) };
+        let entry = Entry { term: first.term, number: first.entry };
+        let is_one = |record: &Record<'_>| (record.term, record.entry) == (entry.term, entry.number);
+        assert!(records.iter().all(is_one), "the records belong to one entry");
+        let shared = &*self.shared;
+        let mut queue = shared.queue.lock();
+        let charge = self.redeem(reserved, entry_bytes(records));
+        queue.append_entry(entry, records, charge, || shared.reached.synced())?;
+        (first.index.0..=queue.last().0).for_each(|index| shared.reached.set_last(Index(index)));
+        Ok(())
     }
 
     /// Records from here on are entries of this log as its group's leader: one for each group that is written, numbered

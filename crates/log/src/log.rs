@@ -156,7 +156,7 @@ impl Log {
 
     /// Returns the charge of a reservation that a body of this length is about to use up.
     #[inline]
-    fn redeem(&self, reserved: Reservation<'_>, body_bytes: usize) -> u64 {
+    pub(crate) fn redeem(&self, reserved: Reservation<'_>, body_bytes: usize) -> u64 {
         let charge = reserved.charge;
         assert!(
             std::ptr::eq(reserved.shared, &*self.shared) && body_bytes as u64 + RECORD_CHARGE_BYTES <= charge,

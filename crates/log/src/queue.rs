@@ -10,6 +10,7 @@ use std::fmt;
 use bytes::BytesMut;
 
 use crate::format::{Entry, GROUP_HEADER_BYTES, Index, Kind, RECORD_HEADER_BYTES, RecordHeader};
+use crate::record::Record;
 
 /// Bytes of a chunk: large enough that turning to the next one is rare, small against the unsynced bound.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -136,6 +137,36 @@ impl Queue {
         }
         self.begin_entry(entry);
         self.time_ms = self.time_ms.min(time_ms);
+        Ok(())
+    }
+
+    /// Appends the records of a leader's entry, with their times: as one part, whatever else is written meanwhile.
+    pub(crate) fn append_entry(
+        &mut self,
+        entry: Entry,
+        records: &[Record<'_>],
+        mut charge: u64,
+        synced: impl Fn() -> Index,
+    ) -> Result<(), NotNext> {
+        let times = records.iter().map(|record| record.time_ms);
+        let Some(first) = records.first() else { return Ok(()) };
+        self.follow(first.index, entry, times.min().unwrap_or_default())?;
+        let bytes: usize = records.iter().map(|record| RECORD_HEADER_BYTES + record.body.len()).sum();
+        // Room for a group's header before and behind, so that no record of the entry turns to another chunk.
+        if self.current.capacity() - self.current.len() < bytes + 2 * GROUP_HEADER_BYTES {
+            self.turn(bytes + 2 * GROUP_HEADER_BYTES, synced());
+        }
+        let part = self.split();
+        self.full.extend(part);
+        for record in records {
+            self.time_ms = self.time_ms.min(record.time_ms);
+            let charge = std::mem::take(&mut charge);
+            let index = self.append(record.kind, record.time_ms, record.body, record.body_crc, charge, &synced);
+            assert_eq!(index, record.index, "the records of an entry have no gaps");
+        }
+        let part = self.split().expect("the entry has a record");
+        assert_eq!((part.first, part.last), (first.index, self.last), "an entry is one group");
+        self.full.push(part);
         Ok(())
     }
 

@@ -158,6 +158,8 @@ impl Shared {
             }
             if self.reached.asked().comes_with_write() {
                 self.wake_unlocked(&mut state);
+            } else if let Some(tell) = self.on_advance.get() {
+                MutexGuard::unlocked(&mut state, || tell());
             }
         }
     }

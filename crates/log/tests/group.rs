@@ -74,6 +74,48 @@ fn an_entry_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn the_records_of_an_entry_are_one_group_however_long_they_are() {
+    let bodies: Vec<_> = (4..8).map(|number| body(number, 400_000)).collect();
+    let records = |first: u64| -> Vec<Record<'_>> {
+        let record = |(index, body): (u64, &'static [u8])| Record {
+            index: Index(index),
+            history: History([1; 20]),
+            term: 2,
+            entry: 9,
+            kind: Kind::Effects,
+            time_ms: 7,
+            body,
+            body_crc: body_crc(body),
+            segment: 0,
+            offset: 0,
+        };
+        (first..).zip(bodies.iter().map(|body| &*body.clone().leak())).map(record).collect()
+    };
+    let mut rig = Rig::new(4);
+    let open = |rig: &mut Rig| {
+        rig.open_with(Index(0), |options| {
+            (options.follows, options.segment_bytes, options.unsynced_bytes_max) = (true, 8 << 20, 8 << 20);
+        })
+    };
+    let life = open(&mut rig);
+    life.wait_for_spare();
+    life.sync(b"before");
+    let reserved = life.log.reserve_entry(&records(3), common::LONG).unwrap();
+    assert!(life.log.append_entry(reserved, &records(4)).is_err(), "another record comes next");
+    let reserved = life.log.reserve_entry(&records(3), common::LONG).unwrap();
+    life.log.append_entry(reserved, &records(3)).unwrap();
+    life.log.write();
+    life.wait_until("it is written", |log| log.written() == Index(6));
+    let found = read(&life.log, Index(2));
+    assert_eq!(found.iter().map(|record| record.entry).collect::<Vec<_>>(), [(2, 9); 4]);
+    let gaps: Vec<_> = found.windows(2).map(|pair| pair[1].offset - pair[0].offset).collect();
+    assert_eq!(gaps, [RECORD_HEADER_BYTES as u64 + 400_000; 3], "no group begins between them");
+    rig.disk.kill();
+    rig.damage(&rig.path(found[3].segment), found[3].offset + 100);
+    assert_eq!(open(&mut rig).last, Index(2), "none is there without the others");
+}
+
+#[test]
 fn records_behind_the_last_one_to_stay_are_gone_for_good() {
     for seed in 0..60 {
         let mut random = Random(seed);
