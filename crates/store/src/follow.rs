@@ -13,13 +13,13 @@ use crate::role::Role;
 use crate::row::{Key, parse_meta_row};
 use crate::stop::Stop;
 use crate::store::Store;
-use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, effects};
+use haypile_log::{AppendError, Effect, HistoryStart, Kind, NotNext, Record, Reservation, effects};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a record waits for room in the log or the memtable before its caller looks whether it is still wanted.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
+pub(crate) const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// Effects and keys of a record for which no memory is allocated: most records write one key, and its deadline.
 const EFFECTS_INLINE: usize = 4;
@@ -96,10 +96,13 @@ impl Store {
 
     /// Waits a moment for room in the log.
     pub(crate) fn reserve_for(&self, record: &Record<'_>) -> Result<Reservation<'_>, FollowError> {
-        self.log.reserve_within(record.body.len(), ROOM_WAIT).map_err(|error| {
-            self.flush.on_log_refused();
-            FollowError::Refused(error.to_string())
-        })
+        self.log.reserve_within(record.body.len(), ROOM_WAIT).map_err(|error| self.on_refused(&error))
+    }
+
+    /// Notes that the log takes no record now.
+    pub(crate) fn on_refused(&self, error: &AppendError) -> FollowError {
+        self.flush.on_log_refused();
+        FollowError::Refused(error.to_string())
     }
 
     /// Applies a record while its keys are locked, and appends it before where there is room reserved for it: else it

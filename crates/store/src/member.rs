@@ -2,7 +2,7 @@
 //! when it has, an entry at a time. A leader's transactions are applied before that, so that a leader which loses its
 //! office is opened again.
 
-use crate::follow::{FollowError, RecordLocks, damaged};
+use crate::follow::{FollowError, ROOM_WAIT, RecordLocks, damaged};
 use crate::role::Role;
 use crate::store::Store;
 use haypile_log::{Index, Kind, Next, Reader, Record, Through, body_crc};
@@ -17,26 +17,29 @@ pub struct EntryTurn<'s> {
 }
 
 impl Store {
-    /// Puts a record of a leader behind the log's last one. Its effects are not seen. Waits a moment for room.
+    /// Puts the records of a leader's entry behind the log's last one. Their effects are not seen. Waits a moment for
+    /// room.
     ///
     /// # Errors
-    /// There is no room, or it is not the next record of the group's history. Nothing has happened.
-    pub fn keep(&self, record: &Record<'_>) -> Result<(), FollowError> {
+    /// There is no room, or it is not the next entry of the group's history. Nothing has happened.
+    pub fn keep(&self, records: &[Record<'_>]) -> Result<(), FollowError> {
         self.expect_to_follow()?;
-        if record.history != self.history() {
-            return Err(damaged(record, format!("it is of history {}, not of {}", record.history, self.history())));
+        let Some(first) = records.first() else { return Ok(()) };
+        if first.history != self.history() {
+            return Err(damaged(first, format!("it is of history {}, not of {}", first.history, self.history())));
         }
-        let reserved = self.reserve_for(record)?;
-        self.log.append_at(reserved, record).map_err(|error| damaged(record, error.to_string()))
+        let reserved = self.log.reserve_entry(records, ROOM_WAIT).map_err(|error| self.on_refused(&error))?;
+        self.log.append_entry(reserved, records).map_err(|error| damaged(first, error.to_string()))
     }
 
     /// Puts a record without effects behind the log's last one, as an entry of the group's leader; returns its index.
+    /// Waits a moment for room.
     ///
     /// # Errors
     /// There is no room. Nothing has happened.
     pub fn keep_own(&self, entry: (u64, u64), kind: Kind, time_ms: u64, body: &[u8]) -> Result<Index, FollowError> {
         self.expect_to_follow()?;
-        let reserved = self.log.reserve(body.len()).map_err(|error| FollowError::Refused(error.to_string()))?;
+        let reserved = self.log.reserve_within(body.len(), ROOM_WAIT).map_err(|error| self.on_refused(&error))?;
         self.log.begin_entry(entry.0, entry.1);
         Ok(self.log.append(reserved, kind, time_ms, body, body_crc(body)))
     }

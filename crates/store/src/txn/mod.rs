@@ -431,7 +431,9 @@ impl<'s> Txn<'s> {
         // What the base has is on the disk here, and perhaps nowhere else. Looked at behind all reads: a flush may have
         // ended in between.
         let asks = self.has_read.get() && store.log.asks_others();
-        if asks { gate.max(Index(store.applied.load(Ordering::Acquire))) } else { gate }
+        // In a group what is read needs a proof even where there is nothing: it rests on the first record at least.
+        let least = u64::from(store.options.in_group);
+        if asks { gate.max(Index(store.applied.load(Ordering::Acquire).max(least))) } else { gate }
     }
 
     /// Returns the keys whose meta rows the transaction wrote, some perhaps twice.
