@@ -108,7 +108,10 @@ impl Ballot {
             let (of, is) = (format!("member {} of group {}", slot.id, slot.group), format!("member {id} of {group}"));
             return Err(Fault::Damaged(at(&format!("it is of {of}, and this is {is}"))));
         }
-        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: slot.sequence, vote: slot.vote })
+        // What was found may be in memory only: a process that was killed had written it, and not synced.
+        let found = Ballot { file, path: path.to_owned(), group, id, sequence: slot.sequence, vote: slot.vote };
+        found.write(&slot).and_then(|()| path.parent().map_or(Ok(()), |dir| files.sync_dir(dir))).map_err(failed)?;
+        Ok(found)
     }
 
     fn create(files: &dyn Files, path: &Path, group: History, id: u64) -> io::Result<Ballot> {
@@ -129,6 +132,14 @@ impl Ballot {
         self.vote
     }
 
+    /// Writes both slots, and syncs each.
+    fn write(&self, slot: &Slot) -> io::Result<()> {
+        (0..SLOTS).try_for_each(|number| {
+            write_all_at(&*self.file, &slot.encode(), number * SLOT_DISTANCE)?;
+            self.file.sync()
+        })
+    }
+
     /// Stores a vote; it is on the disk, twice, when this returns.
     ///
     /// # Errors
@@ -142,11 +153,7 @@ impl Ballot {
         );
         let Ballot { group, id, .. } = *self;
         let slot = Slot { sequence: self.sequence + 1, group, id, vote };
-        let stored = (0..SLOTS).try_for_each(|number| {
-            write_all_at(&*self.file, &slot.encode(), number * SLOT_DISTANCE)?;
-            self.file.sync()
-        });
-        stored.map_err(|error| Fault::Refused(format!("{}: {error}", self.path.display())))?;
+        self.write(&slot).map_err(|error| Fault::Refused(format!("{}: {error}", self.path.display())))?;
         (self.sequence, self.vote) = (slot.sequence, vote);
         Ok(())
     }

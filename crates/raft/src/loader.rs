@@ -31,16 +31,21 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Returns the messages that make one that goes out, with the records of its entries: several where these are many.
+    /// Hands on the messages that make one that goes out, with the records of its entries: several where these are
+    /// many, one after the other, so that no more than one is in memory.
     ///
     /// # Errors
-    /// The log does not have the records, or not any more.
-    pub fn load(&mut self, log: &Log, outgoing: Outgoing) -> io::Result<Vec<Envelope>> {
+    /// The log does not have the records, or not any more; or `send` has failed.
+    pub fn load(
+        &mut self,
+        log: &Log,
+        outgoing: Outgoing,
+        send: &mut dyn FnMut(Envelope) -> io::Result<()>,
+    ) -> io::Result<()> {
         let Outgoing { message, spans } = outgoing;
         if spans.is_empty() {
-            return Ok(vec![Envelope { message, entries: Vec::new() }]);
+            return send(Envelope { message, entries: Vec::new() });
         }
-        let mut envelopes = Vec::new();
         let mut entries = message.entries.to_vec().into_iter();
         let mut next = Message { entries: Default::default(), ..message.clone() };
         let (mut loaded, mut bytes) = (Vec::new(), 0);
@@ -50,17 +55,14 @@ impl Loader {
             next.mut_entries().push(entries.next().expect("each entry has a place"));
             loaded.push(entry);
             if bytes >= RECORDS_BYTES {
-                let behind =
-                    Message { index: span.number, log_term: span.term, entries: Default::default(), ..message.clone() };
+                let (index, log_term) = (span.number, span.term);
+                let behind = Message { index, log_term, entries: Default::default(), ..message.clone() };
                 let message = std::mem::replace(&mut next, behind);
-                envelopes.push(Envelope { message, entries: std::mem::take(&mut loaded) });
+                send(Envelope { message, entries: std::mem::take(&mut loaded) })?;
                 bytes = 0;
             }
         }
-        if !loaded.is_empty() {
-            envelopes.push(Envelope { message: next, entries: loaded });
-        }
-        Ok(envelopes)
+        if loaded.is_empty() { Ok(()) } else { send(Envelope { message: next, entries: loaded }) }
     }
 
     fn load_entry(&mut self, log: &Log, span: EntrySpan) -> io::Result<EntryRecords> {

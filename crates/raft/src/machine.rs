@@ -31,11 +31,11 @@ pub trait Machine {
     /// Returns the last record that the data have.
     fn applied(&self) -> Index;
 
-    /// Puts a leader's record behind the log's last one, without applying it.
+    /// Puts the records of a leader's entry behind the log's last one, all or none, without applying them.
     ///
     /// # Errors
-    /// There is no room, or the record does not come next.
-    fn keep(&mut self, record: &Record<'_>) -> Result<(), Fault>;
+    /// There is no room, or the entry does not come next.
+    fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault>;
 
     /// Puts a record without effects behind the log's last one, as the entry (term, number) of this leader; returns its
     /// index.

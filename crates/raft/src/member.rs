@@ -10,7 +10,7 @@ use crate::loader::Outgoing;
 use crate::machine::{Fault, Machine};
 use crate::members::Members;
 use crate::rounds::Rounds;
-use crate::wire::{EntryRecords, Envelope, travels};
+use crate::wire::{EntryRecord, EntryRecords, Envelope, travels};
 use haypile_log::{EntrySpan, Index, Kind, Next, Record, Through};
 use raft::eraftpb::{ConfState, Entry, HardState, Message, MessageType};
 use raft::{RawNode, Ready, StateRole};
@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// The most messages with entries on their way to one member.
 const IN_FLIGHT_MAX: usize = 256;
+
+/// Terms that are further ahead than this are none that elections have come to.
+const TERMS_AHEAD_MAX: u64 = 1 << 32;
 
 /// How a member takes part.
 #[derive(Clone, Debug)]
@@ -222,8 +225,21 @@ impl<M: Machine> Member<M> {
     /// # Errors
     /// The member cannot go on; so in all calls that follow.
     pub fn tick(&mut self) -> Result<(), Fault> {
+        self.forget_purged();
         self.raw.tick();
         self.work()
+    }
+
+    /// Forgets entries of which the log has let go.
+    fn forget_purged(&mut self) {
+        let first = self.machine.log().stats().first;
+        let applied = self.raw.raft.raft_log.applied;
+        let entries = self.raw.raft.mut_store();
+        // Raft looks at what it has not been told is applied.
+        let gone = entries.whole_at(Index(first.0.saturating_sub(1))).min(applied);
+        if gone >= entries.first() {
+            entries.forget(gone);
+        }
     }
 
     /// A message of another member. One that makes no sense is passed over.
@@ -233,6 +249,19 @@ impl<M: Machine> Member<M> {
         let is_known = raft.prs().get(message.from).is_some() && message.from != raft.id;
         if message.to != raft.id || !is_known || !travels(message.get_msg_type()) {
             return Ok(());
+        }
+        if message.term > raft.term.saturating_add(TERMS_AHEAD_MAX) {
+            return Ok(());
+        }
+        if message.get_msg_type() == MessageType::MsgHeartbeat
+            && message.term >= raft.term
+            && message.commit > raft.raft_log.last_index()
+        {
+            let (had, last) = (message.commit, raft.raft_log.last_index());
+            return Err(damaged(format!(
+                "the leader knows that this member had entries through {had}, and it has {last}: its log was lost, and it \
+                 must be replaced"
+            )));
         }
         self.received = entries.into_iter().map(|entry| (entry.span.number, entry)).collect();
         // What Raft refuses is as if it had been lost.
@@ -378,6 +407,8 @@ impl<M: Machine> Member<M> {
         let keep = entries.end_of(stays).expect("what is committed is never taken back");
         let commit = self.raw.raft.raft_log.committed.min(stays);
         let committed = entries.end_of(commit).expect("what is committed is known");
+        // What stays has to be there when the log is opened again.
+        self.machine.log().sync_through(keep).map_err(|error| Fault::Refused(error.to_string()))?;
         assert!(keep >= self.committed, "what is committed is never taken back: {keep}, {}", self.committed);
         self.machine.rebuild(keep, committed.max(self.committed))?;
         assert_eq!(self.machine.log().last(), keep, "the log ends with what stays");
@@ -438,21 +469,14 @@ impl<M: Machine> Member<M> {
             return Err(damaged(format!("{span:?} does not follow on record {}", next.0 - 1)));
         }
         let history = self.machine.log().history();
-        for record in received.records() {
-            let record = record.expect("records were checked when they came in");
-            self.machine.keep(&Record {
-                index: record.index,
-                history,
-                term: span.term,
-                entry: span.number,
-                kind: record.kind,
-                time_ms: record.time_ms,
-                body: record.body,
-                body_crc: record.body_crc,
-                segment: 0,
-                offset: 0,
-            })?;
-        }
+        let records = received.records().map(|record| {
+            let EntryRecord { index, kind, time_ms, body, body_crc } =
+                record.expect("they were checked when they came");
+            let (term, entry) = (span.term, span.number);
+            Record { index, history, term, entry, kind, time_ms, body, body_crc, segment: 0, offset: 0 }
+        });
+        let records: Vec<Record<'_>> = records.collect();
+        self.machine.keep(&records)?;
         Ok(span)
     }
 

@@ -13,7 +13,7 @@ const FRONT_BYTES: usize = 16;
 /// Bytes of a head without its context and entries.
 const FIXED_BYTES: usize = 84;
 /// Bytes of an entry in a head.
-const ENTRY_BYTES: usize = 44;
+const ENTRY_BYTES: usize = 48;
 /// Bytes of a record before its body.
 const RECORD_BYTES: usize = 17;
 /// The most bytes of a context: a round, or the mark of a transfer.
@@ -64,6 +64,15 @@ pub(crate) struct EntryRecords {
     pub span: EntrySpan,
     /// Each record: its kind, its time, the length and checksum of its body, the body.
     pub bytes: Vec<u8>,
+    /// The checksum of all that is there beside the bodies.
+    heads_crc: u32,
+}
+
+/// Returns a checksum that goes on with these bytes.
+fn crc_with(crc: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(crc);
+    hasher.update(bytes);
+    hasher.finalize()
 }
 
 /// A record of an entry.
@@ -77,14 +86,16 @@ pub(crate) struct EntryRecord<'a> {
 
 impl EntryRecords {
     pub fn new(span: EntrySpan) -> EntryRecords {
-        EntryRecords { span, bytes: Vec::new() }
+        EntryRecords { span, bytes: Vec::new(), heads_crc: 0 }
     }
 
     pub fn push(&mut self, record: &haypile_log::Record<'_>) {
+        let at = self.bytes.len();
         self.bytes.push(record.kind as u8);
         self.bytes.extend_from_slice(&record.time_ms.to_le_bytes());
         self.bytes.extend_from_slice(&(record.body.len() as u32).to_le_bytes());
         self.bytes.extend_from_slice(&record.body_crc.to_le_bytes());
+        self.heads_crc = crc_with(self.heads_crc, &self.bytes[at..]);
         self.bytes.extend_from_slice(record.body);
     }
 
@@ -110,8 +121,11 @@ impl EntryRecords {
 
     /// Returns whether these are whole records, as many as the entry has, and nothing more.
     fn are_sound(&self) -> bool {
-        let lengths = self.records().try_fold(0, |sum, record| Some(sum + RECORD_BYTES + record?.body.len()));
-        lengths == Some(self.bytes.len())
+        let whole = self.records().try_fold((0, 0), |(at, crc), record| {
+            let behind = at + RECORD_BYTES + record?.body.len();
+            Some((behind, crc_with(crc, &self.bytes[at..at + RECORD_BYTES])))
+        });
+        whole == Some((self.bytes.len(), self.heads_crc))
     }
 }
 
@@ -149,6 +163,7 @@ impl Envelope {
             [term, number, first.0, last.0].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
             out.extend_from_slice(&(records.bytes.len() as u64).to_le_bytes());
             out.extend_from_slice(&u32::from(entry.get_entry_type() != EntryType::EntryNormal).to_le_bytes());
+            out.extend_from_slice(&records.heads_crc.to_le_bytes());
         }
         let head_bytes = (out.len() - at - FRONT_BYTES) as u32;
         let records_bytes: u64 = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
@@ -175,17 +190,17 @@ impl Envelope {
         }
         let (message, spans) = decode_head(head)?;
         let records_bytes = u64_at(front, 8);
-        if spans.iter().try_fold(0u64, |sum, (_, bytes)| sum.checked_add(*bytes)) != Some(records_bytes) {
+        if spans.iter().try_fold(0u64, |sum, (_, bytes, _)| sum.checked_add(*bytes)) != Some(records_bytes) {
             return Err(WireError("lengths of entries that do not add up"));
         }
         let Some(mut records) = usize::try_from(records_bytes).ok().and_then(|length| behind.get(..length)) else {
             return Ok(None);
         };
         let mut entries = Vec::with_capacity(spans.len());
-        for (span, length) in spans {
+        for (span, length, heads_crc) in spans {
             let (of_entry, rest) = records.split_at(length as usize);
             records = rest;
-            let entry = EntryRecords { span, bytes: of_entry.to_vec() };
+            let entry = EntryRecords { span, bytes: of_entry.to_vec(), heads_crc };
             if !entry.are_sound() {
                 return Err(WireError("an entry with a record that is damaged"));
             }
@@ -196,8 +211,8 @@ impl Envelope {
     }
 }
 
-/// Returns a message without its records, and the place and bytes of each of its entries.
-fn decode_head(head: &[u8]) -> Result<(Message, Vec<(EntrySpan, u64)>), WireError> {
+/// Returns a message without its records, and for each of its entries its place, its bytes and their checksum.
+fn decode_head(head: &[u8]) -> Result<(Message, Vec<(EntrySpan, u64, u32)>), WireError> {
     let Some((_, kind)) = KINDS.iter().find(|(number, _)| *number == head[0]) else {
         return Err(WireError("an unknown kind"));
     };
@@ -229,10 +244,13 @@ fn decode_head(head: &[u8]) -> Result<(Message, Vec<(EntrySpan, u64)>), WireErro
     };
     message.set_msg_type(*kind);
     let mut spans = Vec::with_capacity(entries.len() / ENTRY_BYTES);
+    let mut term_before = message.log_term;
     for (at, bytes) in entries.chunks_exact(ENTRY_BYTES).enumerate() {
         let [term, number, first, last, length] = [0, 8, 16, 24, 32].map(|at| u64_at(bytes, at));
         let follows = message.index.checked_add(1 + at as u64) == Some(number);
-        let is_sound = follows && first <= last && first > 0 && last - first < length && term <= message.term;
+        let before = std::mem::replace(&mut term_before, term);
+        let is_sound =
+            follows && term >= before && first <= last && first > 0 && last - first < length && term <= message.term;
         if !is_sound || last == u64::MAX || u32_at(bytes, 40) > 1 {
             return Err(WireError("an entry with impossible fields"));
         }
@@ -241,7 +259,8 @@ fn decode_head(head: &[u8]) -> Result<(Message, Vec<(EntrySpan, u64)>), WireErro
             entry.set_entry_type(EntryType::EntryConfChangeV2);
         }
         message.mut_entries().push(entry);
-        spans.push((EntrySpan { term, number, first: Index(first), last: Index(last) }, length));
+        let span = EntrySpan { term, number, first: Index(first), last: Index(last) };
+        spans.push((span, length, u32_at(bytes, 44)));
     }
     Ok((message, spans))
 }
@@ -252,4 +271,92 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_log::testing::Random;
+    use haypile_log::{History, Record};
+
+    /// Returns an append with entries of one to three records each.
+    fn append(random: &mut Random) -> Envelope {
+        let mut message = Message { from: 1, to: 2, term: 7, log_term: 6, index: 40, commit: 39, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        let (mut entries, mut next) = (Vec::new(), 100);
+        for number in 41..41 + random.below(4) {
+            let last = next + random.below(3);
+            let span = EntrySpan { term: 7, number, first: Index(next), last: Index(last) };
+            let mut records = EntryRecords::new(span);
+            for index in next..=last {
+                let body = vec![index as u8; random.below(50) as usize];
+                records.push(&Record {
+                    index: Index(index),
+                    history: History([1; 20]),
+                    term: 7,
+                    entry: number,
+                    kind: Kind::Effects,
+                    time_ms: 1_700_000_000_000,
+                    body: &body,
+                    body_crc: body_crc(&body),
+                    segment: 0,
+                    offset: 0,
+                });
+            }
+            next = last + 1;
+            message.mut_entries().push(Entry { index: number, term: 7, ..Entry::default() });
+            entries.push(records);
+        }
+        Envelope { message, entries }
+    }
+
+    fn bytes_of(envelope: &Envelope) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        envelope.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_message_reads_back_and_no_beginning_of_it_does() {
+        let mut random = Random(5);
+        for _ in 0..200 {
+            let bytes = bytes_of(&append(&mut random));
+            let (read, length) = Envelope::decode(&bytes).unwrap().unwrap();
+            assert!(length == bytes.len() && bytes_of(&read) == bytes);
+            let cut = random.below(bytes.len() as u64) as usize;
+            assert!(Envelope::decode(&bytes[..cut]).unwrap().is_none(), "{cut} of {length}");
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_flipped_bit_is_refused() {
+        let mut random = Random(6);
+        for _ in 0..2000 {
+            let mut bytes = bytes_of(&append(&mut random));
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+            let decoded = Envelope::decode(&bytes);
+            let is_longer = matches!(decoded, Ok(None)) && (4..16).contains(&at);
+            assert!(decoded.is_err() || is_longer, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn random_bytes_behind_a_true_checksum_do_no_harm() {
+        let mut random = Random(7);
+        for _ in 0..20_000 {
+            let mut bytes = bytes_of(&append(&mut random));
+            let head = FRONT_BYTES + u32_at(&bytes, 4) as usize;
+            for _ in 0..1 + random.below(4) {
+                let at = FRONT_BYTES + random.below((head - FRONT_BYTES) as u64) as usize;
+                bytes[at] = random.number() as u8;
+            }
+            let crc = crc32fast::hash(&bytes[4..head]);
+            bytes[..4].copy_from_slice(&crc.to_le_bytes());
+            if let Ok(Some((envelope, _))) = Envelope::decode(&bytes) {
+                assert!(travels(envelope.message.get_msg_type()));
+                assert!(envelope.entries.iter().all(|entry| entry.records().all(|record| record.is_some())));
+            }
+        }
+    }
 }

@@ -153,7 +153,12 @@ impl<'s> Group<'s> {
         for outgoing in up.member.take_outgoing() {
             let to = outgoing.to() as usize - 1;
             // What cannot be loaded is lost.
-            let loaded = up.loaders[to].load(up.member.machine().log(), outgoing).unwrap_or_default();
+            let mut loaded = Vec::new();
+            let mut keep = |envelope| {
+                loaded.push(envelope);
+                Ok(())
+            };
+            drop(up.loaders[to].load(up.member.machine().log(), outgoing, &mut keep));
             loaded.iter().for_each(|envelope| self.network.send(envelope, &mut self.random));
         }
         let data = up.member.machine_mut();

@@ -43,8 +43,8 @@ impl Machine for Data {
         self.node().store.applied_through()
     }
 
-    fn keep(&mut self, record: &Record<'_>) -> Result<(), Fault> {
-        self.node().store.keep(record).map_err(fault)
+    fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault> {
+        self.node().store.keep(records).map_err(fault)
     }
 
     fn keep_own(&mut self, entry: (u64, u64), kind: Kind, body: &[u8]) -> Result<Index, Fault> {
