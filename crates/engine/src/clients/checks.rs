@@ -18,6 +18,8 @@ pub(crate) const CONGESTED: u32 = 4;
 pub(crate) const STALE: u32 = 64;
 /// Another member of a consensus group leads, or nobody does.
 pub(crate) const REDIRECTED: u32 = 1024;
+/// The server is in a consensus group.
+pub(crate) const IN_GROUP: u32 = 2048;
 /// Set in a session.
 pub(crate) const UNAUTHENTICATED: u32 = 8;
 /// The client is subscribed and speaks RESP2, in which a message cannot be told from a reply.
@@ -95,6 +97,7 @@ impl Checks {
     }
 
     pub fn set_redirected(&self, on: bool) {
+        self.set(IN_GROUP, true);
         self.set(REDIRECTED, on);
     }
 

@@ -105,6 +105,8 @@ pub struct Session {
     gate: Index,
     /// The version of the store that `gate` is an index of.
     pub(crate) store_version: u64,
+    /// Calls that a consensus group's leader alone runs, and that have begun here.
+    pub(crate) led_calls: u64,
     /// A reply depends on a record of a store that was taken away before replicas had confirmed it. None leaves any
     /// more.
     pub(crate) is_lost: bool,
@@ -320,6 +322,7 @@ impl Session {
             limits_version,
             gate: Index(0),
             store_version: 0,
+            led_calls: 0,
             is_lost: false,
             multi: None,
             watching: None,
@@ -344,6 +347,12 @@ impl Session {
     /// Takes the words that replication is to answer on the session's connection.
     pub fn take_handed_over(&mut self) -> Option<Vec<Vec<u8>>> {
         self.state.handed_over.take()
+    }
+
+    /// Returns how many calls have begun that a consensus group's leader alone runs.
+    #[inline]
+    pub fn led_calls(&self) -> u64 {
+        self.led_calls
     }
 
     /// The newest record that a reply made so far depends on.

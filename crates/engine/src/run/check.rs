@@ -1,10 +1,11 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
+use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
+use crate::run::group::needs_leader;
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::log::Context;
 use haypile_commands::host::Paused;
@@ -85,9 +86,7 @@ impl WorkerState {
             let text = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
             return self.deny(engine, session, entry, call.args, text, out);
         }
-        if engine.checks.bits() & REDIRECTED != 0
-            && let Some(text) = engine.redirect(entry, call.args)
-        {
+        if let Some(text) = redirected(engine, session, entry, call.args) {
             return self.deny(engine, session, entry, call.args, &text, out);
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
@@ -179,6 +178,17 @@ impl WorkerState {
         database = database_after(engine, entry, args, database);
         show(engine, session, database, entry, args);
     }
+}
+
+/// Returns the error of a call that another member of a consensus group has to run; counts those that this one runs.
+fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<'_>) -> Option<String> {
+    let bits = engine.checks.bits();
+    if bits & IN_GROUP == 0 || !needs_leader(entry) {
+        return None;
+    }
+    let text = if bits & REDIRECTED != 0 { engine.redirect(entry, args) } else { None };
+    session.led_calls += u64::from(text.is_none());
+    text
 }
 
 /// Whether the command, or one that EXEC is about to run, has one of these flags.

@@ -7,10 +7,11 @@
 
 use crate::run::engine::Engine;
 use crate::sync::lock;
-use haypile_commands::{Body, Entry};
+use haypile_commands::{Body, Control, Entry};
 use haypile_log::Index;
 use haypile_resp as resp;
 use haypile_store::slot_of;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The member that leads.
@@ -54,11 +55,17 @@ pub struct GroupFacts {
 pub struct Group {
     leader: Mutex<Leader>,
     facts: Mutex<Option<GroupFacts>>,
+    is_member: AtomicBool,
 }
 
 impl Group {
     fn leader(&self) -> MutexGuard<'_, Leader> {
         lock(&self.leader)
+    }
+
+    /// Returns whether the server is in a group: from its start to its end.
+    pub fn is_member(&self) -> bool {
+        self.is_member.load(Ordering::Relaxed)
     }
 
     /// Notes the facts of a member.
@@ -72,9 +79,18 @@ impl Group {
     }
 }
 
+/// Returns whether the leader of a group alone runs a command: what it says rests on data.
+pub(crate) fn needs_leader(entry: &Entry) -> bool {
+    match entry.command.body {
+        Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) | Body::Script(_) | Body::Engine(Control::Exec) => true,
+        Body::Host(_) | Body::Act(_) | Body::Engine(_) | Body::Container => false,
+    }
+}
+
 impl Engine {
     /// Notes who leads the group that this server is in: from its start on, before clients are served.
     pub fn set_leader(&self, leader: Leader) {
+        self.group.is_member.store(true, Ordering::Relaxed);
         let mut now = self.group.leader();
         self.checks.set_redirected(leader != Leader::Here);
         if *now != leader {
@@ -84,9 +100,9 @@ impl Engine {
 
     /// Returns the error of a command that the leader has to run, and who that is.
     pub(crate) fn redirect(&self, entry: &Entry, args: resp::Args<'_>) -> Option<String> {
-        match entry.command.body {
-            Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) | Body::Script(_) => {}
-            Body::Host(_) | Body::Act(_) | Body::Engine(_) | Body::Container => return None,
+        if matches!(entry.command.body, Body::Engine(_)) {
+            // The commands of a block were looked at one by one.
+            return None;
         }
         match &*self.group.leader() {
             Leader::Here => None,

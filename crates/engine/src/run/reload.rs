@@ -57,6 +57,9 @@ impl Engine {
     /// # Errors
     /// A text for people. Either nothing has changed, or the server is told to stop.
     pub(crate) fn reload(&self, how: Reload) -> Result<(), String> {
+        if self.group.is_member() {
+            return Err("the data of a member of a group are opened again by its group alone".into());
+        }
         let _data = lock(&self.replication.data);
         self.open_again(how, self.is_replica(), &mut || Ok(()))
     }

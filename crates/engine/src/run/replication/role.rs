@@ -16,6 +16,9 @@ impl Engine {
 
     /// REPLICAOF: follows another master, or none. Returns another reply than OK, if there is one.
     pub(crate) fn follow(&self, master: Option<Master>) -> Result<Option<Reply>> {
+        if self.group.is_member() {
+            return Err(Error::text("ERR REPLICAOF not allowed in cluster mode."));
+        }
         if self.failover_step() != FailoverStep::None {
             return Err(Error::text("ERR REPLICAOF not allowed while failing over."));
         }
