@@ -17,6 +17,10 @@ use std::sync::atomic::Ordering;
 
 const MIB: u64 = 1 << 20;
 
+/// Bytes of the log that a member of a Raft group keeps at least beyond what its own recovery needs: any member may
+/// have to bring another one up to date that was away.
+const GROUP_LOG_BYTES: u64 = 1 << 30;
+
 /// The memory budget and its shares, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -116,6 +120,7 @@ pub fn open_through(
         options.hash_seed = members.hash_seed();
         // A member acknowledges what is on its disk, and nothing else.
         options.log.durability = haypile_log::Durability::Fsync;
+        options.log.retention.bytes = options.log.retention.bytes.max(GROUP_LOG_BYTES);
     }
     if let (Some(reserve), Some(free)) = (&options.reserve, (options.disk_free.0)()) {
         // On a full disk the base cannot even be opened while the reserve holds its room.

@@ -3,7 +3,7 @@
 
 mod process;
 
-use process::{Client, Server, TempDir, free_port, wait_until};
+use process::{Client, Server, TempDir, fails, free_port, wait_until};
 use std::net::TcpStream;
 
 /// The directives with which elections are short.
@@ -139,4 +139,32 @@ fn a_member_that_stops_cleanly_comes_back_as_it_was() {
     group.settle();
     let digests = group.digests();
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
+
+#[test]
+fn a_member_is_no_replica_and_opens_no_data_at_will() {
+    let group = Group::start(&["--enable-debug-command", "yes"]);
+    let mut client = group.client(group.leader());
+    let refused = "-ERR REPLICAOF not allowed in cluster mode.\r\n";
+    assert_eq!(client.ask("REPLICAOF 127.0.0.1 1"), refused);
+    assert_eq!(client.ask("REPLICAOF NO ONE"), refused);
+    assert!(client.ask("DEBUG RELOAD").starts_with("-ERR"));
+    assert_eq!(client.ask("SET key value"), "+OK\r\n");
+}
+
+#[test]
+fn directives_of_a_group_that_cannot_be_are_told() {
+    let peers = "1@127.0.0.1:7001,2@127.0.0.1:7002";
+    for (more, why) in [
+        (&["--raft-node-id", "3", "--raft-peers", peers][..], "names no member 3"),
+        (&["--raft-peers", peers], "does not say which one this server is"),
+        (&["--raft-node-id", "1", "--raft-peers", "1@here"], "its address is host:port"),
+        (&["--raft-node-id", "1", "--raft-peers", peers, "--replicaof", "127.0.0.1", "1"], "exclude each other"),
+        (&["--raft-node-id", "1", "--raft-peers", peers, "--engine", "memory"], "exclude each other"),
+        (&["--raft-node-id", "1", "--raft-peers", peers, "--raft-heartbeat-interval", "600"], "more than half"),
+    ] {
+        let dir = TempDir::new();
+        let told = fails(dir.path(), free_port(), more);
+        assert!(told.contains(why), "{more:?}: {told}");
+    }
 }

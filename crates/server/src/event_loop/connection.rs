@@ -79,8 +79,7 @@ pub struct Connection {
     unread_since_us: Cell<u64>,
     /// The turns since the last tick: when the first began, how many commands have run, and whether they had to wait.
     turns: Cell<Turns>,
-    /// The read round of a Raft group that the newest replies wait for, and the version of the data that they rest on.
-    round: Cell<Option<(u64, u64)>>,
+    proof: Cell<Proof>,
     /// The length of its replies of late.
     recent: Cell<Recent>,
 }
@@ -169,6 +168,19 @@ pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut re
     }
 }
 
+/// The proof that the newest replies of a member of a Raft group wait for.
+#[derive(Clone, Copy, Default)]
+struct Proof {
+    /// The read round; 0 for none.
+    round: u64,
+    /// The version of the data that the replies rest on.
+    of: u64,
+    /// The calls of the session that had begun at the last look.
+    calls: u64,
+    /// Whether a call was under way then.
+    was_waiting: bool,
+}
+
 impl Connection {
     pub fn new(session: Session, writer: Writer, now_us: u64) -> Self {
         Connection {
@@ -185,7 +197,7 @@ impl Connection {
             last_active_us: Cell::new(now_us),
             unread_since_us: Cell::new(0),
             turns: Cell::default(),
-            round: Cell::new(None),
+            proof: Cell::default(),
             recent: Cell::default(),
         }
     }
@@ -480,8 +492,7 @@ impl Connection {
             self.give_up(event_loop, &mut state);
             return false;
         }
-        let waits =
-            state.output.release(Gate { index, round: self.round.get().map_or(0, |(round, _)| round) }, confirmed);
+        let waits = state.output.release(Gate { index, round: self.proof.get().round }, confirmed);
         if waits {
             state.output.shrink(&mut event_loop.spares.borrow_mut());
         }
@@ -496,22 +507,30 @@ impl Connection {
     }
 
     /// Has replies that were made since the last call wait for a proof that this server led its group when they were
-    /// made. False where that cannot be had any more: this server does not lead, or the data were opened again since,
-    /// as a former leader's are. Whether an older reply is among the new ones is not known, so that all of them go.
+    /// made, if a call has begun since that the leader alone runs, or was under way. False where that proof cannot be
+    /// had any more: this server does not lead, or the data were opened again since, as a former leader's are.
     ///
-    /// Invariant: no reply that rests on data leaves a member without a round of the data that it was made on.
+    /// Invariant: no reply of such a call leaves a member without a round of the data that it was made on.
     fn join_round(&self, event_loop: &EventLoop, state: &mut State) -> bool {
         let version = event_loop.engine.store_version();
-        if state.output.is_held() && self.round.get().is_some_and(|(_, of)| of != version) {
+        let Proof { round, of, calls, was_waiting } = self.proof.get();
+        if state.output.is_held() && round > 0 && of != version {
             return false;
         }
-        // A leader's data have a record from the start: a reply that rests on data rests on one.
-        if !state.output.has_new() || state.session.gate() == Index(0) {
+        let (calls_now, waits) = (state.session.led_calls(), state.session.is_waiting());
+        if !state.output.has_new() {
+            self.proof.set(Proof { round, of, calls, was_waiting: was_waiting || waits });
+            return true;
+        }
+        let needs_proof = calls_now != calls || was_waiting;
+        self.proof.set(Proof { round, of, calls: calls_now, was_waiting: waits });
+        if !needs_proof {
             return true;
         }
         let round = event_loop.raft.join_round().filter(|_| !event_loop.engine.is_of_former_store(&state.session));
-        self.round.set(round.map(|round| (round, version)));
-        round.is_some()
+        let Some(round) = round else { return false };
+        self.proof.set(Proof { round, of: version, calls: calls_now, was_waiting: waits });
+        true
     }
 
     /// Sends the bytes that may leave, and sees to it that the rest follows.

@@ -33,7 +33,7 @@ pub async fn hand_over(
     };
     match reunite(reader, writer) {
         Some(Ok(socket)) if words.first().is_some_and(|word| word == MEMBER.as_bytes()) => {
-            event_loop.raft.serve(socket, &words, rest.to_vec());
+            event_loop.raft.serve(socket, words, rest.to_vec());
         }
         Some(Ok(socket)) => event_loop.replication.serve(socket, words, rest.to_vec(), names),
         Some(Err(error)) => tracing::warn!("a replica's connection is lost: {error}"),

@@ -5,10 +5,17 @@ use haypile_log::{Index, Kind, Log, Reader, Record};
 use haypile_raft::{Fault, Machine};
 use haypile_store::{FollowError, Store};
 use std::sync::Arc;
+use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a record waits for room in the log, before the member begins again.
+/// How long the records of an entry wait for room in the log, before the member begins again.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
+
+/// The pause before they are offered again.
+const ROOM_PAUSE: Duration = Duration::from_millis(10);
+
+/// Records that are applied before the member looks at its clock and at its messages again.
+const RECORDS_AT_ONCE: u64 = 2000;
 
 /// The store of a server.
 pub struct Data<'a> {
@@ -18,6 +25,8 @@ pub struct Data<'a> {
     version: u64,
     reader: Option<Reader>,
     goes_on: &'a dyn Fn() -> bool,
+    /// Asks for another look at what is to be applied.
+    again: &'a dyn Fn(),
     /// How often the data were opened again.
     pub rebuilds: u64,
 }
@@ -34,8 +43,8 @@ impl<'a> Data<'a> {
     ///
     /// # Errors
     /// The data are not open.
-    pub fn of(engine: &'a Engine, goes_on: &'a dyn Fn() -> bool) -> Result<Data<'a>, Fault> {
-        let mut data = Data { engine, store: None, version: 0, reader: None, goes_on, rebuilds: 0 };
+    pub fn of(engine: &'a Engine, goes_on: &'a dyn Fn() -> bool, again: &'a dyn Fn()) -> Result<Data<'a>, Fault> {
+        let mut data = Data { engine, store: None, version: 0, reader: None, goes_on, again, rebuilds: 0 };
         data.take_store()?;
         Ok(data)
     }
@@ -62,11 +71,11 @@ impl Machine for Data<'_> {
         self.store().applied_through()
     }
 
-    fn keep(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+    fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault> {
         let since = Instant::now();
         loop {
-            match self.store().keep(record) {
-                Err(FollowError::Refused(_)) if since.elapsed() < ROOM_WAIT && (self.goes_on)() => {}
+            match self.store().keep(records) {
+                Err(FollowError::Refused(_)) if since.elapsed() < ROOM_WAIT && (self.goes_on)() => sleep(ROOM_PAUSE),
                 kept => return kept.map_err(fault),
             }
         }
@@ -80,7 +89,12 @@ impl Machine for Data<'_> {
     fn apply(&mut self, through: Index) -> Result<(), Fault> {
         let store = self.store.clone().expect("it is there, but while it is opened again");
         let locks = FollowerLocks::new(self.engine, &store, self.version, self.goes_on);
-        store.apply_through(&mut self.reader, through, &locks).map(drop).map_err(fault)
+        let now = through.min(Index(store.applied_through().0 + RECORDS_AT_ONCE));
+        store.apply_through(&mut self.reader, now, &locks).map_err(fault)?;
+        if store.applied_through() < through {
+            (self.again)();
+        }
+        Ok(())
     }
 
     fn lead(&mut self, term: u64, first: u64) {

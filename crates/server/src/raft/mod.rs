@@ -52,6 +52,8 @@ struct Running {
     member: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
     sockets: BTreeMap<u64, Socket>,
+    /// The numbers of the connections of other members.
+    from: BTreeMap<u64, u64>,
     /// The number of the last connection.
     last: u64,
 }
@@ -85,6 +87,11 @@ pub fn members(config: &Config) -> Result<Option<Members>, String> {
     if config.replication.replicaof.is_some() {
         return Err(
             "a member of a Raft group cannot be a replica: 'raft-node-id' and 'replicaof' exclude each other".into()
+        );
+    }
+    if config.engine == haypile_config::Engine::Memory {
+        return Err(
+            "a member of a Raft group keeps its data: 'raft-node-id' and 'engine memory' exclude each other".into()
         );
     }
     if 2 * config.raft.heartbeat_ms > config.raft.election_ms {

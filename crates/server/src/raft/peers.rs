@@ -155,17 +155,20 @@ fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
             if std::mem::replace(&mut version, now) != now {
                 loader = Loader::default();
             }
-            match loader.load(store.log(), message) {
-                Ok(envelopes) => envelopes.iter().for_each(|envelope| envelope.encode(&mut buffer)),
-                Err(error) => {
-                    tracing::debug!("a message to member {} is lost: {error}", peer.id);
-                    raft.inbox.on_lost(peer.id);
+            let mut broken = Ok(());
+            let loaded = loader.load(store.log(), message, &mut |envelope| {
+                envelope.encode(&mut buffer);
+                if buffer.len() >= SEND_BYTES {
+                    broken = socket.write_all(&buffer);
+                    buffer.clear();
                 }
-            }
+                if broken.is_ok() { Ok(()) } else { Err(Error::other("the connection broke")) }
+            });
             drop(store);
-            if buffer.len() >= SEND_BYTES {
-                socket.write_all(&buffer)?;
-                buffer.clear();
+            broken?;
+            if let Err(error) = loaded {
+                tracing::debug!("a message to member {} is lost: {error}", peer.id);
+                raft.inbox.on_lost(peer.id);
             }
         }
         socket.write_all(&buffer)?;

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// The most connections of members. They do not count as clients.
 const CONNECTIONS_MAX: usize = 64;
 
-/// The time after which a connection ends on which nothing comes: a leader is never silent for so long.
-const SILENCE_MAX: Duration = Duration::from_secs(600);
+/// The longest time for the answer to a request.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
@@ -20,37 +20,49 @@ const RECEIVE_BYTES: usize = 256 << 10;
 const KEPT_BYTES: usize = 4 << 20;
 
 impl Raft {
-    /// Serves the connection of a member, whose request has these words; `read` has come behind them.
-    pub fn serve(self: &Arc<Self>, socket: Socket, words: &[Vec<u8>], read: Vec<u8>) {
-        let begin = || -> io::Result<()> {
-            socket.tcp().set_nonblocking(false)?;
-            socket.set_read_timeout(Some(SILENCE_MAX))?;
-            socket.set_write_timeout(Some(SILENCE_MAX))?;
-            let from = match self.sender(words) {
-                Ok(from) => from,
-                Err(why) => {
-                    socket.write_all(format!("-ERR {why}\r\n").as_bytes())?;
-                    return Err(Error::new(ErrorKind::InvalidData, why));
-                }
-            };
-            socket.write_all(b"+OK\r\n")?;
-            let mut running = self.running();
-            running.others.retain(|thread| !thread.is_finished());
-            if running.others.len() >= CONNECTIONS_MAX {
-                return Err(Error::other(format!("there are {CONNECTIONS_MAX} connections of members already")));
-            }
-            let (raft, of_thread) = (self.clone(), socket.clone());
-            let take = move || match raft.take(&of_thread, read, from) {
-                Ok(()) => {}
-                Err(error) => tracing::info!("the connection of member {from} has ended: {error}"),
-            };
-            running.others.push(std::thread::Builder::new().name(format!("raft-from-{from}")).spawn(take)?);
-            Ok(())
-        };
-        if let Err(error) = begin() {
-            tracing::warn!("a member is not served: {error}");
-            socket.shutdown();
+    /// Serves the connection of a member, whose request has these words; `read` has come behind them. Never waits.
+    pub fn serve(self: &Arc<Self>, socket: Socket, words: Vec<Vec<u8>>, read: Vec<u8>) {
+        let mut running = self.running();
+        running.others.retain(|thread| !thread.is_finished());
+        if running.others.len() >= CONNECTIONS_MAX {
+            tracing::warn!("a member is not served: there are {CONNECTIONS_MAX} connections of members already");
+            return socket.shutdown();
         }
+        let (raft, of_thread) = (self.clone(), socket.clone());
+        let serve = move || {
+            if let Err(error) = raft.serve_here(&of_thread, &words, read) {
+                tracing::info!("the connection of a member has ended: {error}");
+            }
+        };
+        match std::thread::Builder::new().name("raft-from".into()).spawn(serve) {
+            Ok(thread) => running.others.push(thread),
+            Err(error) => {
+                tracing::warn!("a member is not served: {error}");
+                socket.shutdown();
+            }
+        }
+    }
+
+    fn serve_here(&self, socket: &Socket, words: &[Vec<u8>], read: Vec<u8>) -> io::Result<()> {
+        let kept = self.keep(socket);
+        socket.tcp().set_nonblocking(false)?;
+        socket.set_write_timeout(Some(ANSWER_MAX))?;
+        socket.set_read_timeout(None)?;
+        socket2::SockRef::from(socket.tcp()).set_keepalive(true)?;
+        let from = match self.sender(words) {
+            Ok(from) => from,
+            Err(why) => {
+                socket.write_all(format!("-ERR {why}\r\n").as_bytes())?;
+                return Err(Error::new(ErrorKind::InvalidData, why));
+            }
+        };
+        socket.write_all(b"+OK\r\n")?;
+        // What the member had before is of no more use.
+        let before = self.running().from.insert(from, kept.1);
+        if let Some(before) = before.and_then(|before| self.running().sockets.remove(&before)) {
+            before.shutdown();
+        }
+        self.take(socket, read, from)
     }
 
     /// Returns the member that a request is from.
@@ -73,7 +85,6 @@ impl Raft {
 
     /// Takes the messages that come.
     fn take(&self, socket: &Socket, read: Vec<u8>, from: u64) -> io::Result<()> {
-        let _kept = self.keep(socket);
         let mut buffer = read;
         loop {
             let mut taken = 0;

@@ -26,8 +26,8 @@ const STOP_LOOK: Duration = Duration::from_millis(1);
 pub fn run(raft: &Raft) {
     let options = raft.member.as_ref().expect("a member has options");
     while !raft.inbox.is_closing() {
-        let goes_on = || !raft.inbox.is_closing();
-        let ended = Turns::begin(raft, options, &goes_on).and_then(Turns::run);
+        let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
+        let ended = Turns::begin(raft, options, &goes_on, &again).and_then(Turns::run);
         raft.serves.store(false, Ordering::Release);
         raft.engine.set_leader(Leader::Unknown);
         let Err(fault) = ended else { return };
@@ -41,8 +41,11 @@ pub fn run(raft: &Raft) {
             Fault::Refused(why) => tracing::warn!("this member of the group begins again: {why}"),
             Fault::Damaged(why) => tracing::error!("this member takes no part in the group: {why}"),
         }
-        let until = Instant::now() + PAUSE;
-        while !raft.inbox.take(until).closing && (Instant::now() < until || matches!(fault, Fault::Damaged(_))) {}
+        // A member that is damaged listens to its end, and says nothing.
+        let (until, is_damaged) = (Instant::now() + PAUSE, matches!(fault, Fault::Damaged(_)));
+        while !raft.inbox.take(if is_damaged { Instant::now() + PAUSE } else { until }).closing
+            && (is_damaged || Instant::now() < until)
+        {}
         if matches!(fault, Fault::Refused(_))
             && let Err(why) = raft.engine.rebuild_group(Index(u64::MAX))
         {
@@ -65,8 +68,13 @@ struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    fn begin(raft: &'a Raft, options: &'a Options, goes_on: &'a dyn Fn() -> bool) -> Result<Turns<'a>, Fault> {
-        let data = Data::of(&raft.engine, goes_on)?;
+    fn begin(
+        raft: &'a Raft,
+        options: &'a Options,
+        goes_on: &'a dyn Fn() -> bool,
+        again: &'a dyn Fn(),
+    ) -> Result<Turns<'a>, Fault> {
+        let data = Data::of(&raft.engine, goes_on, again)?;
         let dir = raft.engine.settings.config().dir.clone();
         let (group, begins) = (data.log().history(), data.log().last() == Index(0));
         let founding = options.members.founding();
