@@ -6,13 +6,12 @@
 //! on: a client that waited for a reply then is disconnected, as nobody knows what became of its call.
 
 use crate::run::engine::Engine;
-use crate::sync::lock;
+use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_commands::{Body, Control, Entry};
 use haypile_log::Index;
 use haypile_resp as resp;
 use haypile_store::slot_of;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 /// The member that leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
