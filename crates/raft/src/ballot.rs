@@ -108,7 +108,7 @@ impl Ballot {
             let (of, is) = (format!("member {} of group {}", slot.id, slot.group), format!("member {id} of {group}"));
             return Err(Fault::Damaged(at(&format!("it is of {of}, and this is {is}"))));
         }
-        // What was found may be in memory only: a process that was killed had written it, and not synced.
+        // The note that was found may be in memory only: a process that was killed had written it, and not synced.
         let found = Ballot { file, path: path.to_owned(), group, id, sequence: slot.sequence, vote: slot.vote };
         found.write(&slot).and_then(|()| path.parent().map_or(Ok(()), |dir| files.sync_dir(dir))).map_err(failed)?;
         Ok(found)

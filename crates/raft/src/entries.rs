@@ -9,7 +9,7 @@ use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 use std::collections::{BTreeSet, VecDeque};
 
 /// The most entries that a member remembers: older ones are left to a copy of the data.
-pub(crate) const ENTRIES_MAX: usize = 4 << 20;
+const ENTRIES_MAX: usize = 4 << 20;
 
 /// The most entries in one message.
 pub(crate) const PER_MESSAGE: usize = 256;
@@ -97,7 +97,7 @@ impl Entries {
     /// Adds the next entry.
     ///
     /// # Panics
-    /// It is the next one.
+    /// The entry is not the next one.
     pub fn push(&mut self, span: EntrySpan, is_change: bool) {
         let EntrySpan { term, number, first, last } = span;
         let before = self.end_of(self.last()).expect("the last one is known");

@@ -58,6 +58,6 @@ pub trait Machine {
     /// `committed`. They follow then. Data of which nothing was taken back may have less than before.
     ///
     /// # Errors
-    /// They cannot be opened.
+    /// Log or data cannot be opened.
     fn rebuild(&mut self, keep: Index, committed: Index) -> Result<(), Fault>;
 }

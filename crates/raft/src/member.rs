@@ -5,7 +5,7 @@
 //! acknowledge is on its disk; then the data follow the commit.
 
 use crate::ballot::{Ballot, Vote};
-use crate::entries::{BYTES_EACH, ENTRIES_MAX, Entries, PER_MESSAGE};
+use crate::entries::{BYTES_EACH, Entries, PER_MESSAGE};
 use crate::loader::Outgoing;
 use crate::machine::{Fault, Machine};
 use crate::members::Members;
@@ -264,7 +264,7 @@ impl<M: Machine> Member<M> {
             )));
         }
         self.received = entries.into_iter().map(|entry| (entry.span.number, entry)).collect();
-        // What Raft refuses is as if it had been lost.
+        // A message that Raft refuses is as if it had been lost.
         drop(self.raw.step(message));
         let done = self.work();
         self.received.clear();
@@ -279,12 +279,6 @@ impl<M: Machine> Member<M> {
     /// A message to this member was lost.
     pub fn on_unreachable(&mut self, id: u64) -> Result<(), Fault> {
         self.raw.report_unreachable(id);
-        self.work()
-    }
-
-    /// Begins an election at once.
-    pub fn campaign(&mut self) -> Result<(), Fault> {
-        drop(self.raw.campaign());
         self.work()
     }
 
@@ -407,7 +401,7 @@ impl<M: Machine> Member<M> {
         let keep = entries.end_of(stays).expect("what is committed is never taken back");
         let commit = self.raw.raft.raft_log.committed.min(stays);
         let committed = entries.end_of(commit).expect("what is committed is known");
-        // What stays has to be there when the log is opened again.
+        // The records that stay have to be there when the log is opened again.
         self.machine.log().sync_through(keep).map_err(|error| Fault::Refused(error.to_string()))?;
         assert!(keep >= self.committed, "what is committed is never taken back: {keep}, {}", self.committed);
         self.machine.rebuild(keep, committed.max(self.committed))?;
@@ -482,7 +476,7 @@ impl<M: Machine> Member<M> {
 
     fn send(&mut self, messages: Vec<Message>) {
         for message in messages {
-            // What a follower is asked to forward would be carried out by a leader that never ran it.
+            // A call that a follower forwards would be carried out by a leader that never ran it.
             if !travels(message.get_msg_type()) {
                 continue;
             }
@@ -575,10 +569,8 @@ fn add(entries: &mut Option<Entries>, span: EntrySpan) -> Result<(), Fault> {
         Some(known) if span.number > 0 => {
             return Err(damaged(format!("entry {} of the log does not follow on entry {}", span.number, known.last())));
         }
-        // What lies before the first entry that is known as a whole, or before the group.
+        // Records before the first entry that is known as a whole, or before the group.
         none => *none = Some(Entries::new(span.term, span.number, span.last)),
     }
     Ok(())
 }
-
-const _: () = assert!(ENTRIES_MAX > PER_MESSAGE);

@@ -17,6 +17,8 @@ struct State {
     lost: BTreeSet<u64>,
     progress: bool,
     closing: bool,
+    /// The member is to end, and has not been told.
+    closing_is_news: bool,
 }
 
 /// See the file's head.
@@ -75,7 +77,7 @@ impl Inbox {
     /// Returns what the member was told; waits until there is something, or until `deadline`.
     pub fn take(&self, deadline: Instant) -> Told {
         let mut state = self.state();
-        while state.messages.is_empty() && state.lost.is_empty() && !state.progress && !state.closing {
+        while state.messages.is_empty() && state.lost.is_empty() && !state.progress && !state.closing_is_news {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -83,6 +85,7 @@ impl Inbox {
             state = self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.bytes = 0;
+        state.closing_is_news = false;
         self.emptied.notify_all();
         Told {
             messages: state.messages.drain(..).map(|(envelope, _)| envelope).collect(),
@@ -94,7 +97,9 @@ impl Inbox {
 
     /// Has the member end.
     pub fn close(&self) {
-        self.state().closing = true;
+        let mut state = self.state();
+        (state.closing, state.closing_is_news) = (true, true);
+        drop(state);
         self.filled.notify_all();
         self.emptied.notify_all();
     }

@@ -19,9 +19,6 @@ const TICKS_AT_ONCE: u32 = 3;
 /// How long the stop of a leader waits for its group to agree on the last records.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
-/// The time between two looks whether the group has.
-const STOP_LOOK: Duration = Duration::from_millis(1);
-
 /// Is the member, to the end of the server.
 pub fn run(raft: &Raft) {
     let options = raft.member.as_ref().expect("a member has options");
@@ -197,11 +194,10 @@ impl<'a> Turns<'a> {
         };
         while is_open(&self) && Instant::now() < until {
             self.member.machine().log().write();
-            let told = self.raft.inbox.take(Instant::now());
+            let told = self.raft.inbox.take(Instant::now() + self.raft.tick);
             self.hear(told)?;
             self.member.on_progress()?;
             self.send();
-            std::thread::sleep(STOP_LOOK);
         }
         Ok(())
     }

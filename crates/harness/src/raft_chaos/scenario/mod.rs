@@ -75,7 +75,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("one-way-cuts", 4, CUT_GROUP, ALL, one_way_cuts),
     scenario("slow-links", 3, CUT_GROUP, ALL, slow_links),
     scenario("lossy-links", 3, CUT_GROUP, ALL, lossy_links),
-    // What others got wrong.
+    // Failures that others have had.
     scenario("every-failover-loses-all", 3, GROUP, ALL, failovers),
     scenario("append-repeated-after-redirect", 3, GROUP, LISTS, hand_overs),
     scenario("stale-reads-after-election", 4, CUT_GROUP, READ, deposed_leaders),
