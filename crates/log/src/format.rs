@@ -78,13 +78,19 @@ pub enum Kind {
     Effects = 1,
     /// A block of object ids was taken: the store's to read.
     Lease = 2,
-    /// The first record of a consensus group's new leader. Reserved: it is read and passed over.
+    /// The first record of a consensus group's new leader, without effects.
     Term = 5,
-    /// A change of a consensus group's members. Reserved: it is read and passed over.
+    /// Effects that change a consensus group's members: alone in its entry.
     Members = 6,
 }
 
 impl Kind {
+    /// Returns whether the body of such a record is effects.
+    #[inline]
+    pub fn has_effects(self) -> bool {
+        matches!(self, Kind::Effects | Kind::Members)
+    }
+
     pub fn from_number(number: u8) -> Option<Kind> {
         match number {
             1 => Some(Kind::Effects),
@@ -304,6 +310,8 @@ pub struct EntrySpan {
     pub number: u64,
     pub first: Index,
     pub last: Index,
+    /// The entry is one record, which changes the group's members.
+    pub changes_members: bool,
 }
 
 /// The header of a group: the records of one write.

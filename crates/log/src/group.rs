@@ -73,6 +73,20 @@ impl Log {
         state.led = Some(Vec::new());
     }
 
+    /// Appends a leader's record that changes the members of its group, as an entry of its own; returns its index.
+    /// Called under the latches that order the memtable.
+    ///
+    /// # Panics
+    /// The log leads.
+    pub fn append_members(&self, reserved: Reservation<'_>, time_ms: u64, body: &[u8], body_crc: u32) -> Index {
+        let shared = &*self.shared;
+        let charge = self.redeem(reserved, body.len());
+        let mut queue = shared.queue.lock();
+        let index = queue.append_members(time_ms, body, body_crc, charge, || shared.reached.synced());
+        shared.reached.set_last(index);
+        index
+    }
+
     /// Ends the entry that a leader's newest record belongs to. Called under the latches that order the memtable.
     pub fn end_entry(&self) {
         self.shared.queue.lock().end_entry();

@@ -22,6 +22,8 @@ pub struct Inspected {
     pub first: Index,
     /// The last record; 0 if there is none.
     pub last: Index,
+    /// Term and number of the consensus group's entry that the last record belongs to; zeros of none.
+    pub entry: (u64, u64),
     /// Whether the last run ended by a clean stop.
     pub clean: bool,
     /// The bytes behind the last record that an open would cut off.
@@ -42,6 +44,7 @@ pub fn inspect(options: &Options, applied: Applied) -> Result<Inspected, OpenErr
         lacking: survey.lacking,
         first: survey.segments.first().map_or(Index(0), |held| held.first),
         last: survey.last,
+        entry: (survey.entry.term, survey.entry.number),
         clean: survey.clean,
         cut: survey.cut,
         bytes: survey.segments.iter().map(|held| held.end.max(SEGMENT_HEADER_BYTES)).sum(),

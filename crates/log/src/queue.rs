@@ -22,6 +22,8 @@ pub(crate) struct Part {
     pub last: Index,
     /// The entry that all the records belong to.
     pub entry: Entry,
+    /// The part is one record, which changes the members of the log's group.
+    pub changes_members: bool,
     /// The sum of the records' reservations.
     pub charge: u64,
     pub bytes: BytesMut,
@@ -201,6 +203,24 @@ impl Queue {
         }
     }
 
+    /// Appends a leader's record that changes the members of its group, as an entry of its own; returns its index.
+    pub(crate) fn append_members(
+        &mut self,
+        time_ms: u64,
+        body: &[u8],
+        body_crc: u32,
+        charge: u64,
+        synced: impl Fn() -> Index,
+    ) -> Index {
+        assert!(self.leads, "a leader changes the members");
+        self.end_entry();
+        let index = self.append(Kind::Members, time_ms, body, body_crc, charge, synced);
+        let part = self.split().expect("it was just appended");
+        assert_eq!((part.first, part.last), (index, index), "a change is alone in its entry");
+        self.full.push(Part { changes_members: true, ..part });
+        index
+    }
+
     /// Moves everything appended so far to the end of `parts`.
     pub(crate) fn take(&mut self, parts: &mut VecDeque<Part>) {
         parts.extend(self.full.drain(..));
@@ -213,7 +233,7 @@ impl Queue {
         }
         let Queue { first, last, entry, charge, .. } = *self;
         self.entry.number += u64::from(self.leads);
-        Some(Part { first, last, entry, charge, bytes: self.current.split() })
+        Some(Part { first, last, entry, changes_members: false, charge, bytes: self.current.split() })
     }
 
     /// Makes room for `bytes` in a new chunk.

@@ -398,10 +398,10 @@ impl State {
         if let Some(led) = &mut self.led
             && part.entry.number > 0
         {
-            let Part { first, last, entry, .. } = *part;
+            let Part { first, last, entry, changes_members, .. } = *part;
             let before = led.last().map(|before| before.last.next());
             assert!(before.is_none_or(|next| next == first), "entries are written in their order: {before:?}, {first}");
-            led.push(EntrySpan { term: entry.term, number: entry.number, first, last });
+            led.push(EntrySpan { term: entry.term, number: entry.number, first, last, changes_members });
         }
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Survey {
     pub lacking: Option<HistoryStart>,
     /// The last record; 0 if there is none.
     pub last: Index,
+    /// The entry that the last record belongs to; none where the last segment has no record.
+    pub entry: Entry,
     /// No record has a later time than this.
     pub time_ms: u64,
     pub clean: bool,
@@ -89,6 +91,7 @@ impl Survey {
             histories: Histories::default(),
             lacking: None,
             last: Index(0),
+            entry: Entry::default(),
             time_ms: 0,
             clean: false,
             unsynced_from: SEGMENT_HEADER_BYTES,
@@ -234,6 +237,7 @@ impl Survey {
         let mut good_end = SEGMENT_HEADER_BYTES;
         // A segment that supersedes was made when all before it was there.
         let mut time_ms = if segment.header.first.0 > 0 { segment.header.created_ms } else { 0 };
+        let mut entry = Entry::default();
         // Groups above the newest mark: at most what the writer was allowed to leave unsynced.
         let mut unsynced = VecDeque::new();
         let mut next = walk.next_index();
@@ -244,6 +248,7 @@ impl Survey {
                     // An entry of a consensus group is there as a whole, or it is not.
                     if found.group.entry == Entry::default() || walk.offset() == found.group_end() {
                         (good_end, next) = (walk.offset(), walk.next_index());
+                        entry = found.group.entry;
                         time_ms = found.header.time_ms;
                     }
                     if found.header.index == found.group.first {
@@ -273,7 +278,7 @@ impl Survey {
             self.cut = cut_off(files, &*file, tail, good_end, &bad, unused)?;
         }
         self.clean = clean;
-        self.last = tail.last;
+        (self.last, self.entry) = (tail.last, entry);
         self.time_ms = time_ms;
         Ok(())
     }

@@ -38,14 +38,21 @@ fn a_leaders_entries_are_numbered_as_they_are_written() {
         if recovers {
             life.faults.fail_writes(0, 1, std::io::ErrorKind::Other);
         }
-        life.sync(b"the next");
-        let span = |number, first, last| EntrySpan { term: 4, number, first: Index(first), last: Index(last) };
-        let expected = [span(9, 2, 4), span(10, 5, 5), span(11, 6, 6)];
+        life.append(b"the next");
+        let (change, crc) = (b"other members", body_crc(b"other members"));
+        assert_eq!(life.log.append_members(life.log.reserve(change.len()).unwrap(), 7, change, crc), Index(7));
+        life.append(b"behind it");
+        life.sync(b"with it");
+        let span = |number, first, last| {
+            let (first, last, changes_members) = (Index(first), Index(last), number == 12);
+            EntrySpan { term: 4, number, first, last, changes_members }
+        };
+        let expected = [span(9, 2, 4), span(10, 5, 5), span(11, 6, 6), span(12, 7, 7), span(13, 8, 9)];
         assert_eq!(life.log.take_entries(), expected);
         assert_eq!(life.log.take_entries(), [], "each is told once");
         rig.disk.kill();
         let found: Vec<_> = follow(&mut rig).found[1..].iter().map(|record| record.entry).collect();
-        assert_eq!(found, [(4, 9), (4, 9), (4, 9), (4, 10), (4, 11)]);
+        assert_eq!(found, [(4, 9), (4, 9), (4, 9), (4, 10), (4, 11), (4, 12), (4, 13), (4, 13)]);
     }
 }
 

@@ -1,12 +1,14 @@
 //! The entries of a member's log, as Raft asks for them: for each its term and its last record.
 //!
-//! An entry takes eight bytes here; its records stay in the log. What lies before the first entry that is known is one
-//! (term, number, record), from which on the log has all.
+//! An entry takes eight bytes here; its records stay in the log, but for what a change of the members says. What lies
+//! before the first entry that is known is one (term, number, record), from which on the log has all.
 
+use crate::configuration::Configuration;
 use haypile_log::{EntrySpan, Index};
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// The most entries that a member remembers: older ones are left to a copy of the data.
 const ENTRIES_MAX: usize = 4 << 20;
@@ -28,8 +30,8 @@ pub(crate) struct Entries {
     ends: VecDeque<Index>,
     /// Terms, and the first entry of each that is known; the first is of `before`.
     terms: VecDeque<(u64, u64)>,
-    /// Entries that change the members.
-    changes: BTreeSet<u64>,
+    /// Entries that change the members, and the members behind each.
+    changes: BTreeMap<u64, Arc<Configuration>>,
     initial: RaftState,
 }
 
@@ -40,7 +42,7 @@ impl Entries {
             before: (number, last),
             ends: VecDeque::new(),
             terms: VecDeque::from([(number, term)]),
-            changes: BTreeSet::new(),
+            changes: BTreeMap::new(),
             initial: RaftState::default(),
         }
     }
@@ -72,7 +74,8 @@ impl Entries {
     /// Returns the records of an entry; None of one that is not known.
     pub fn span(&self, number: u64) -> Option<EntrySpan> {
         let (before, last) = (self.end_of(number.checked_sub(1)?)?, self.end_of(number)?);
-        Some(EntrySpan { term: self.term_of(number)?, number, first: before.next(), last })
+        let changes_members = self.changes.contains_key(&number);
+        Some(EntrySpan { term: self.term_of(number)?, number, first: before.next(), last, changes_members })
     }
 
     /// Returns the term of an entry; None of one that is not known.
@@ -84,9 +87,14 @@ impl Entries {
         self.terms.get(at.checked_sub(1)?).map(|(_, term)| *term)
     }
 
-    /// Returns whether an entry changes the members.
-    pub fn is_change(&self, number: u64) -> bool {
-        self.changes.contains(&number)
+    /// Returns the members behind an entry that changes them; None of any other one.
+    pub fn change(&self, number: u64) -> Option<&Arc<Configuration>> {
+        self.changes.get(&number)
+    }
+
+    /// Returns the members behind the last change that is known.
+    pub fn last_change(&self) -> Option<&Arc<Configuration>> {
+        self.changes.last_key_value().map(|(_, members)| members)
     }
 
     /// Returns the last entry that a log which ends with this record has whole.
@@ -94,12 +102,13 @@ impl Entries {
         self.before.0 + self.ends.partition_point(|end| *end <= record) as u64
     }
 
-    /// Adds the next entry.
+    /// Adds the next entry, with the members behind it where it changes them.
     ///
     /// # Panics
     /// The entry is not the next one.
-    pub fn push(&mut self, span: EntrySpan, is_change: bool) {
-        let EntrySpan { term, number, first, last } = span;
+    pub fn push(&mut self, span: EntrySpan, change: Option<Arc<Configuration>>) {
+        let EntrySpan { term, number, first, last, changes_members } = span;
+        assert_eq!(change.is_some(), changes_members, "a change says who the members are");
         let before = self.end_of(self.last()).expect("the last one is known");
         assert_eq!((number, first), (self.last() + 1, before.next()), "entries and records have no gaps");
         assert!(last >= first, "an entry has a record");
@@ -108,8 +117,8 @@ impl Entries {
         if term > newest {
             self.terms.push_back((number, term));
         }
-        if is_change {
-            self.changes.insert(number);
+        if let Some(change) = change {
+            self.changes.insert(number, change);
         }
         self.ends.push_back(last);
         if self.ends.len() > ENTRIES_MAX {
@@ -143,7 +152,7 @@ impl Entries {
 
     fn entry(&self, number: u64) -> Option<Entry> {
         let mut entry = Entry { index: number, term: self.term_of(number)?, ..Entry::default() };
-        if self.is_change(number) {
+        if self.changes.contains_key(&number) {
             entry.set_entry_type(EntryType::EntryConfChangeV2);
         }
         Some(entry)
@@ -188,8 +197,16 @@ impl Storage for Entries {
         Ok(self.last())
     }
 
+    /// Returns the claim that there is a copy of everything, which ends with the last entry that is not there or later:
+    /// who is told of it fetches one that is made then.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
-        Err(missing(StorageError::SnapshotTemporarilyUnavailable))
+        let (number, term) = (self.before.0, self.term_of(self.before.0));
+        let Some(term) = term.filter(|_| number > 0) else {
+            return Err(missing(StorageError::SnapshotTemporarilyUnavailable));
+        };
+        let mut snapshot = Snapshot::default();
+        (snapshot.mut_metadata().index, snapshot.mut_metadata().term) = (number, term);
+        Ok(snapshot)
     }
 }
 
@@ -208,7 +225,7 @@ mod tests {
             assert_eq!(entries.span(number), known.copied(), "{number}");
             assert_eq!(entries.term_of(number).is_some(), number + 1 >= first && number <= entries.last());
             let is_change = known.is_some_and(|span| span.last.0.is_multiple_of(7));
-            assert_eq!(entries.is_change(number), is_change, "{number}");
+            assert_eq!(entries.change(number).is_some(), is_change, "{number}");
         }
         for span in model.values().filter(|span| span.number >= first) {
             assert_eq!(entries.whole_at(span.last), span.number);
@@ -238,8 +255,9 @@ mod tests {
                         let begin = entries.end_of(before).unwrap().next();
                         let last = Index(begin.0 + random.below(3));
                         let term = entries.term_of(before).unwrap() + u64::from(random.chance(20));
-                        let span = EntrySpan { term, number: before + 1, first: begin, last };
-                        entries.push(span, last.0.is_multiple_of(7));
+                        let changes_members = last.0.is_multiple_of(7);
+                        let span = EntrySpan { term, number: before + 1, first: begin, last, changes_members };
+                        entries.push(span, changes_members.then(Arc::default));
                         model.insert(span.number, span);
                     }
                 }
@@ -256,6 +274,7 @@ mod tests {
     #[should_panic(expected = "terms never go back")]
     fn a_term_that_goes_back_is_noticed() {
         let mut entries = Entries::new(3, 5, Index(9));
-        entries.push(EntrySpan { term: 2, number: 6, first: Index(10), last: Index(10) }, false);
+        let (first, last) = (Index(10), Index(10));
+        entries.push(EntrySpan { term: 2, number: 6, first, last, changes_members: false }, None);
     }
 }

@@ -10,18 +10,25 @@
 //! encodings are never read: [`wire`] has ours.
 
 mod ballot;
+mod change;
+mod configuration;
+mod copy;
 mod entries;
 mod loader;
 mod machine;
 mod member;
 mod members;
 mod rounds;
+mod standing;
+mod survey;
 pub mod wire;
 
 pub use ballot::{Ballot, Vote};
+pub use configuration::{Change, Configuration, Part};
 pub use loader::{Loader, Outgoing};
 pub use machine::{Fault, Machine};
-pub use member::{Member, Options, Role, Standing};
+pub use member::{Member, Options};
 pub use members::{Members, MembersError, Peer};
 pub use rounds::Rounds;
+pub use standing::{PeerStanding, Role, Standing, Wanted};
 pub use wire::{Envelope, WireError};

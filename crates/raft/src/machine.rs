@@ -2,6 +2,7 @@
 
 use haypile_log::{Index, Kind, Log, Record};
 use std::fmt;
+use std::sync::Arc;
 
 /// The reason why a member cannot go on as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,15 @@ pub trait Machine {
 
     /// Returns the last record that the data have.
     fn applied(&self) -> Index;
+
+    /// Returns what the last change that the data have says of the group's members.
+    fn members(&self) -> Option<Arc<[u8]>>;
+
+    /// Makes a record that says this of the group's members, as this leader's: an entry of its own.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn change_members(&mut self, members: &[u8]) -> Result<(), Fault>;
 
     /// Puts the records of a leader's entry behind the log's last one, all or none, without applying them.
     ///
@@ -60,4 +70,11 @@ pub trait Machine {
     /// # Errors
     /// Log or data cannot be opened.
     fn rebuild(&mut self, keep: Index, committed: Index) -> Result<(), Fault>;
+
+    /// Puts a copy of another member's log and data, which is on the disk as a whole, in the place of these, and opens
+    /// them.
+    ///
+    /// # Errors
+    /// That has failed; either are on the disk.
+    fn install(&mut self) -> Result<(), Fault>;
 }

@@ -5,15 +5,18 @@
 //! acknowledge is on its disk; then the data follow the commit.
 
 use crate::ballot::{Ballot, Vote};
+use crate::configuration::Configuration;
 use crate::entries::{BYTES_EACH, Entries, PER_MESSAGE};
 use crate::loader::Outgoing;
 use crate::machine::{Fault, Machine};
 use crate::members::Members;
 use crate::rounds::Rounds;
+use crate::standing::{PeerStanding, Role, Standing, Wanted};
+use crate::survey::survey;
 use crate::wire::{EntryRecord, EntryRecords, Envelope, travels};
-use haypile_log::{EntrySpan, Index, Kind, Next, Record, Through};
-use raft::eraftpb::{ConfState, Entry, HardState, Message, MessageType};
-use raft::{RawNode, Ready, StateRole};
+use haypile_log::{EntrySpan, Index, Kind, Record};
+use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
+use raft::{INVALID_ID, ProgressState, RawNode, Ready, StateRole};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -27,6 +30,7 @@ const TERMS_AHEAD_MAX: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub id: u64,
+    /// The members with which the group has begun: this one need not be among them.
     pub members: Members,
     /// Ticks without a word of a leader before an election, at least; at most twice as many.
     pub election_ticks: usize,
@@ -34,57 +38,37 @@ pub struct Options {
     pub heartbeat_ticks: usize,
 }
 
-/// The part that a member has in its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Follower,
-    /// The member asks others whether they would vote for it, or to do so.
-    Candidate,
-    /// The member was elected, and has not committed anything yet: nobody is served.
-    Elected,
-    /// The member leads, and clients are served.
-    Leader,
-}
-
 /// A Ready whose entries, or those before, are not all on the disk.
 #[derive(Debug)]
-struct Unpersisted {
+pub(crate) struct Unpersisted {
     number: u64,
-    through: Index,
-    messages: Vec<Message>,
-}
-
-/// The facts of a member, for people and programs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub role: Role,
-    pub term: u64,
-    /// 0 for none that is known.
-    pub leader: u64,
-    /// Entries.
-    pub first: u64,
-    pub last: u64,
-    pub commit: u64,
-    /// The record of the last committed entry.
-    pub committed: Index,
-    /// Of a leader: for each other member, the last entry that it is known to have, and whether it was heard of lately.
-    pub peers: Vec<(u64, u64, bool)>,
+    pub through: Index,
+    pub messages: Vec<Message>,
 }
 
 /// A member of a group.
 pub struct Member<M: Machine> {
-    raw: RawNode<Entries>,
+    pub(crate) raw: RawNode<Entries>,
     ballot: Ballot,
-    machine: M,
+    pub(crate) machine: M,
+    founding: Members,
+    /// The members, as far as this one has carried out what is committed.
+    pub(crate) configuration: Arc<Configuration>,
+    /// The members behind the change that this leader has made last, until it comes out of Raft.
+    pub(crate) changing: Option<Arc<Configuration>>,
+    pub(crate) wanted: Option<Wanted>,
+    /// The entries and members of a copy that is in place, until Raft takes them.
+    pub(crate) installed: Option<(Entries, Arc<Configuration>)>,
+    pub(crate) copies: u64,
     rounds: Arc<Rounds>,
     random: Box<dyn FnMut() -> u64 + Send>,
     election_ticks: usize,
     /// Term and role when the election timeout was drawn last.
     drawn: Option<(u64, StateRole)>,
     /// The term in which clients' transactions make records.
-    serves: Option<u64>,
+    pub(crate) serves: Option<u64>,
     /// Invariant: in the order of their numbers, and `through` never goes back.
-    unpersisted: VecDeque<Unpersisted>,
+    pub(crate) unpersisted: VecDeque<Unpersisted>,
     /// Entries of this leader that Raft was told of, until they come out of it.
     proposed: VecDeque<EntrySpan>,
     /// The records of the message that is being worked on, by the entries' numbers.
@@ -94,12 +78,21 @@ pub struct Member<M: Machine> {
     /// The round that a quorum is asked about.
     asked: Option<u64>,
     /// The last committed record that the log was told of.
-    committed: Index,
+    pub(crate) committed: Index,
     outgoing: Vec<Outgoing>,
+    /// Ticks since members were told that they need a copy.
+    untold: usize,
 }
 
-fn damaged(what: impl Into<String>) -> Fault {
+pub(crate) fn damaged(what: impl Into<String>) -> Fault {
     Fault::Damaged(what.into())
+}
+
+/// Returns the members that data tell of, or those with which their group has begun.
+fn founding_or(founding: &Members, told: Option<Arc<[u8]>>) -> Result<Configuration, Fault> {
+    let Some(told) = told else { return Ok(Configuration::from(founding)) };
+    let read = std::str::from_utf8(&told).ok().and_then(|text| Configuration::parse(text).ok());
+    read.ok_or_else(|| damaged("the data do not say who the members are"))
 }
 
 impl<M: Machine> Member<M> {
@@ -125,9 +118,9 @@ impl<M: Machine> Member<M> {
         if term < newest {
             return Err(damaged(format!("the log has entries of term {newest}, and the ballot knows of {term} only")));
         }
-        let mut voters = ConfState::default();
-        voters.set_voters(options.members.iter().map(|(id, _)| id).collect());
-        entries.begin_with(HardState { term, vote, commit: applied, ..HardState::default() }, voters);
+        let configuration = founding_or(&options.members, machine.members())?;
+        let hard = HardState { term, vote, commit: applied, ..HardState::default() };
+        entries.begin_with(hard, configuration.state());
         let config = raft::Config {
             id: options.id,
             election_tick: options.election_ticks,
@@ -145,6 +138,12 @@ impl<M: Machine> Member<M> {
             raw: raw.map_err(|error| damaged(error.to_string()))?,
             ballot,
             machine,
+            founding: options.members.clone(),
+            configuration: Arc::new(configuration),
+            changing: None,
+            wanted: None,
+            installed: None,
+            copies: 0,
             rounds,
             random,
             election_ticks: options.election_ticks,
@@ -157,6 +156,7 @@ impl<M: Machine> Member<M> {
             asked: None,
             committed: Index(0),
             outgoing: Vec::new(),
+            untold: 0,
         };
         member.work()?;
         Ok(member)
@@ -206,8 +206,15 @@ impl<M: Machine> Member<M> {
     pub fn standing(&self) -> Standing {
         let raft = &self.raw.raft;
         let others = raft.prs().iter().filter(|(id, _)| **id != raft.id && raft.state == StateRole::Leader);
-        let mut peers: Vec<_> = others.map(|(id, of)| (*id, of.matched, of.recent_active)).collect();
-        peers.sort_unstable();
+        let mut peers: Vec<_> = others
+            .map(|(id, of)| PeerStanding {
+                id: *id,
+                matched: of.matched,
+                is_heard: of.recent_active,
+                needs_copy: of.state == ProgressState::Snapshot,
+            })
+            .collect();
+        peers.sort_unstable_by_key(|peer| peer.id);
         Standing {
             role: self.role(),
             term: raft.term,
@@ -216,6 +223,7 @@ impl<M: Machine> Member<M> {
             last: raft.raft_log.last_index(),
             commit: raft.raft_log.committed,
             committed: self.committed,
+            copies: self.copies,
             peers,
         }
     }
@@ -227,6 +235,12 @@ impl<M: Machine> Member<M> {
     pub fn tick(&mut self) -> Result<(), Fault> {
         self.forget_purged();
         self.raw.tick();
+        self.untold += 1;
+        if self.untold >= self.election_ticks {
+            self.untold = 0;
+            self.tell_of_copies();
+        }
+        self.go_on_changing();
         self.work()
     }
 
@@ -246,8 +260,9 @@ impl<M: Machine> Member<M> {
     pub fn receive(&mut self, envelope: Envelope) -> Result<(), Fault> {
         let Envelope { message, entries } = envelope;
         let raft = &self.raw.raft;
-        let is_known = raft.prs().get(message.from).is_some() && message.from != raft.id;
-        if message.to != raft.id || !is_known || !travels(message.get_msg_type()) {
+        // A member that was away may not know all those that came meanwhile.
+        let is_other = message.from != raft.id && message.from != INVALID_ID;
+        if message.to != raft.id || !is_other || !travels(message.get_msg_type()) {
             return Ok(());
         }
         if message.term > raft.term.saturating_add(TERMS_AHEAD_MAX) {
@@ -263,12 +278,31 @@ impl<M: Machine> Member<M> {
                  must be replaced"
             )));
         }
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            self.note_wanted(&message);
+            return Ok(());
+        }
+        if self.may_have_forgotten(&message) {
+            return Ok(());
+        }
         self.received = entries.into_iter().map(|entry| (entry.span.number, entry)).collect();
         // A message that Raft refuses is as if it had been lost.
         drop(self.raw.step(message));
         let done = self.work();
         self.received.clear();
         done
+    }
+
+    /// Whether a vote is asked of a member that has nothing, by one that has something. A member that has lost its disk
+    /// would take back what it has acknowledged: a leader fills it first. The first entry of a group has no data.
+    fn may_have_forgotten(&self, message: &Message) -> bool {
+        let asks = matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        asks && message.index > 1 && self.raw.raft.raft_log.last_index() == 0
+    }
+
+    /// Returns the members that the data tell of, or those with which the group has begun.
+    pub(crate) fn founding_or(&self, told: Option<Arc<[u8]>>) -> Result<Configuration, Fault> {
+        founding_or(&self.founding, told)
     }
 
     /// The log has written or synced more; or reads wait for a round.
@@ -291,7 +325,7 @@ impl<M: Machine> Member<M> {
         self.work()
     }
 
-    fn work(&mut self) -> Result<(), Fault> {
+    pub(crate) fn work(&mut self) -> Result<(), Fault> {
         loop {
             self.propose();
             self.ask_about_reads();
@@ -317,11 +351,20 @@ impl<M: Machine> Member<M> {
         }
         let spans = self.machine.log().take_entries();
         let Some(last) = spans.last().map(|span| span.number) else { return };
-        let mut message = Message { from: self.raw.raft.id, ..Message::default() };
-        message.set_msg_type(MessageType::MsgPropose);
-        message.set_entries(spans.iter().map(|_| Entry::default()).collect());
-        self.proposed.extend(spans);
-        self.raw.raft.step(message).expect("a leader that hands over to nobody takes proposals");
+        for spans in spans.chunk_by(|one, other| !one.changes_members && !other.changes_members) {
+            self.proposed.extend(spans);
+            if let [EntrySpan { changes_members: true, number, .. }] = spans {
+                let next = self.changing.as_ref().expect("this leader makes one change after the other");
+                let change = next.change_from(&self.configuration);
+                let proposed = self.raw.propose_conf_change(Vec::new(), change);
+                assert!(proposed.is_ok() && self.raw.raft.pending_conf_index == *number, "Raft takes a change as one");
+                continue;
+            }
+            let mut message = Message { from: self.raw.raft.id, ..Message::default() };
+            message.set_msg_type(MessageType::MsgPropose);
+            message.set_entries(spans.iter().map(|_| Entry::default()).collect());
+            self.raw.raft.step(message).expect("a leader that hands over to nobody takes proposals");
+        }
         assert_eq!(self.raw.raft.raft_log.last_index(), last, "Raft numbers entries as the log did");
         self.proofs.push_back((last, self.rounds.close()));
     }
@@ -361,6 +404,7 @@ impl<M: Machine> Member<M> {
                 self.ballot.store(vote)?;
             }
         }
+        let installed = self.take_installed(ready.snapshot());
         let entries = ready.take_entries();
         self.take_back(entries.first().map(|entry| entry.index))?;
         let through = self.take_entries(&entries)?;
@@ -377,11 +421,18 @@ impl<M: Machine> Member<M> {
         self.send(answers);
         let before = self.unpersisted.back().map_or(Index(0), |last| last.through);
         let through = through.unwrap_or(before).max(before);
-        self.unpersisted.push_back(Unpersisted { number: ready.number(), through, messages });
-        let applied = ready.committed_entries().last().map(|entry| entry.index);
+        let number = ready.number();
+        self.unpersisted.push_back(Unpersisted { number, through, messages });
+        let committed = ready.take_committed_entries();
         self.raw.advance_append_async(ready);
-        if let Some(applied) = applied {
-            self.raw.advance_apply_to(applied);
+        if let Some(last) = installed {
+            // A copy was on the disk before it was put in place.
+            self.raw.on_persist_ready(number);
+            self.raw.advance_apply_to(last);
+        }
+        if let Some(last) = committed.last() {
+            self.carry_out_changes(&committed);
+            self.raw.advance_apply_to(last.index);
         }
         Ok(())
     }
@@ -408,6 +459,7 @@ impl<M: Machine> Member<M> {
         assert_eq!(self.machine.log().last(), keep, "the log ends with what stays");
         if served {
             self.serves = None;
+            self.changing = None;
             self.proposed.clear();
             self.proofs.clear();
             self.asked = None;
@@ -427,18 +479,18 @@ impl<M: Machine> Member<M> {
     fn take_entries(&mut self, entries: &[Entry]) -> Result<Option<Index>, Fault> {
         let mut through = None;
         for entry in entries {
-            let span = match self.proposed.pop_front() {
+            let (span, change) = match self.proposed.pop_front() {
                 Some(span) => {
                     assert_eq!((span.term, span.number), (entry.term, entry.index), "entries come out as they went in");
-                    span
+                    (span, if span.changes_members { self.changing.take() } else { None })
                 }
                 None if self.raw.raft.state == StateRole::Leader && entry.term == self.raw.raft.term => {
-                    self.keep_term(entry)?
+                    (self.keep_term(entry)?, None)
                 }
                 None => self.keep_received(entry)?,
             };
-            let is_change = entry.get_entry_type() != raft::eraftpb::EntryType::EntryNormal;
-            self.raw.raft.mut_store().push(span, is_change);
+            assert_eq!(span.changes_members, entry.get_entry_type() != EntryType::EntryNormal, "{span:?}");
+            self.raw.raft.mut_store().push(span, change);
             through = Some(span.last);
         }
         if !entries.is_empty() {
@@ -452,11 +504,12 @@ impl<M: Machine> Member<M> {
         assert!(self.serves.is_none(), "a leader that serves makes its entries in the log");
         let body = [entry.term.to_le_bytes(), self.raw.raft.id.to_le_bytes()].concat();
         let index = self.machine.keep_own((entry.term, entry.index), Kind::Term, &body)?;
-        Ok(EntrySpan { term: entry.term, number: entry.index, first: index, last: index })
+        let (term, number) = (entry.term, entry.index);
+        Ok(EntrySpan { term, number, first: index, last: index, changes_members: false })
     }
 
     /// Puts the records of an entry that came from a leader into the log.
-    fn keep_received(&mut self, entry: &Entry) -> Result<EntrySpan, Fault> {
+    fn keep_received(&mut self, entry: &Entry) -> Result<(EntrySpan, Option<Arc<Configuration>>), Fault> {
         let received = self.received.remove(&entry.index).expect("an entry comes with its records");
         let (span, next) = (received.span, self.machine.log().last().next());
         if (span.term, span.first) != (entry.term, next) {
@@ -470,8 +523,21 @@ impl<M: Machine> Member<M> {
             Record { index, history, term, entry, kind, time_ms, body, body_crc, segment: 0, offset: 0 }
         });
         let records: Vec<Record<'_>> = records.collect();
+        let change = match (&records[..], span.changes_members) {
+            ([one], true) if one.kind == Kind::Members => Configuration::of_record(one.body),
+            _ => None,
+        };
+        let has_change = records.iter().any(|record| record.kind == Kind::Members);
+        if change.is_some() != span.changes_members || has_change != span.changes_members {
+            return Err(damaged(format!("{span:?} is no change of the members, or not only one")));
+        }
         self.machine.keep(&records)?;
-        Ok(span)
+        Ok((span, change.map(Arc::new)))
+    }
+
+    /// Returns whether another member is about to lead, by this one's will.
+    pub fn is_transferring(&self) -> bool {
+        self.raw.raft.lead_transferee.is_some()
     }
 
     fn send(&mut self, messages: Vec<Message>) {
@@ -480,6 +546,13 @@ impl<M: Machine> Member<M> {
             if !travels(message.get_msg_type()) {
                 continue;
             }
+            let message = if message.get_msg_type() == MessageType::MsgSnapshot {
+                // The copy has at least what is committed now: the members among that.
+                let commit = self.raw.raft.raft_log.committed;
+                Message { commit, snapshot: Default::default(), ..message }
+            } else {
+                message
+            };
             let entries = self.raw.raft.store();
             let spans: Option<Vec<_>> = message.entries.iter().map(|entry| entries.span(entry.index)).collect();
             // Entries that were forgotten meanwhile are asked for again.
@@ -531,46 +604,4 @@ impl<M: Machine> Member<M> {
             self.machine.lead(raft.term, last + 1);
         }
     }
-}
-
-/// Returns the entries of a log. Records from before the group are no entries.
-fn survey(machine: &impl Machine) -> Result<Entries, Fault> {
-    let log = machine.log();
-    let first = log.stats().first;
-    let mut reader = log.reader(Index(first.0.saturating_sub(1))).through(Through::Synced);
-    let mut entries: Option<Entries> = (first <= Index(1)).then(|| Entries::new(0, 0, Index(0)));
-    let mut open: Option<EntrySpan> = None;
-    loop {
-        let next = reader.next().map_err(|error| damaged(error.to_string()))?;
-        let record = match next {
-            Next::Record(record) => Some((record.term, record.entry, record.index)),
-            Next::UpToDate => None,
-            Next::Gap(first) => return Err(damaged(format!("the log begins with record {first} only"))),
-        };
-        if let (Some(span), Some((term, number, index))) = (&mut open, record)
-            && (span.term, span.number) == (term, number)
-        {
-            span.last = index;
-            continue;
-        }
-        if let Some(span) = open.take() {
-            add(&mut entries, span)?;
-        }
-        match record {
-            Some((term, number, index)) => open = Some(EntrySpan { term, number, first: index, last: index }),
-            None => return Ok(entries.unwrap_or_else(|| Entries::new(0, 0, Index(0)))),
-        }
-    }
-}
-
-fn add(entries: &mut Option<Entries>, span: EntrySpan) -> Result<(), Fault> {
-    match entries {
-        Some(entries) if span.number == entries.last() + 1 => entries.push(span, false),
-        Some(known) if span.number > 0 => {
-            return Err(damaged(format!("entry {} of the log does not follow on entry {}", span.number, known.last())));
-        }
-        // Records before the first entry that is known as a whole, or before the group.
-        none => *none = Some(Entries::new(span.term, span.number, span.last)),
-    }
-    Ok(())
 }

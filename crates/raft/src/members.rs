@@ -33,6 +33,13 @@ impl fmt::Display for MembersError {
 
 impl std::error::Error for MembersError {}
 
+impl MembersError {
+    /// Returns the error of a text that is written in another way than a group writes it.
+    pub(crate) fn unusual() -> MembersError {
+        MembersError("it is not as a group writes it".into())
+    }
+}
+
 impl fmt::Display for Members {
     /// Writes the members as [`parse`](Members::parse) reads them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

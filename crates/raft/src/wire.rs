@@ -21,7 +21,7 @@ const CONTEXT_BYTES_MAX: usize = 64;
 /// The most entries in a message.
 const ENTRIES_MAX: usize = 4096;
 /// The kinds of messages that have a form, by their numbers, which are permanent.
-const KINDS: [(u8, MessageType); 9] = [
+const KINDS: [(u8, MessageType); 10] = [
     (1, MessageType::MsgAppend),
     (2, MessageType::MsgAppendResponse),
     (3, MessageType::MsgRequestVote),
@@ -31,6 +31,7 @@ const KINDS: [(u8, MessageType); 9] = [
     (7, MessageType::MsgHeartbeat),
     (8, MessageType::MsgHeartbeatResponse),
     (9, MessageType::MsgTimeoutNow),
+    (10, MessageType::MsgSnapshot),
 ];
 
 /// Returns whether members send messages of this kind to each other.
@@ -159,10 +160,11 @@ impl Envelope {
         debug_assert_eq!(out.len() - at, FRONT_BYTES + FIXED_BYTES);
         out.extend_from_slice(&message.context);
         for (entry, records) in message.entries.iter().zip(&self.entries) {
-            let EntrySpan { term, number, first, last } = records.span;
+            let EntrySpan { term, number, first, last, changes_members } = records.span;
             [term, number, first.0, last.0].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
             out.extend_from_slice(&(records.bytes.len() as u64).to_le_bytes());
-            out.extend_from_slice(&u32::from(entry.get_entry_type() != EntryType::EntryNormal).to_le_bytes());
+            debug_assert_eq!(changes_members, entry.get_entry_type() != EntryType::EntryNormal);
+            out.extend_from_slice(&u32::from(changes_members).to_le_bytes());
             out.extend_from_slice(&records.heads_crc.to_le_bytes());
         }
         let head_bytes = (out.len() - at - FRONT_BYTES) as u32;
@@ -259,7 +261,8 @@ fn decode_head(head: &[u8]) -> Result<(Message, Vec<(EntrySpan, u64, u32)>), Wir
             entry.set_entry_type(EntryType::EntryConfChangeV2);
         }
         message.mut_entries().push(entry);
-        let span = EntrySpan { term, number, first: Index(first), last: Index(last) };
+        let changes_members = u32_at(bytes, 40) == 1;
+        let span = EntrySpan { term, number, first: Index(first), last: Index(last), changes_members };
         spans.push((span, length, u32_at(bytes, 44)));
     }
     Ok((message, spans))
@@ -286,7 +289,7 @@ mod tests {
         let (mut entries, mut next) = (Vec::new(), 100);
         for number in 41..41 + random.below(4) {
             let last = next + random.below(3);
-            let span = EntrySpan { term: 7, number, first: Index(next), last: Index(last) };
+            let span = EntrySpan { term: 7, number, first: Index(next), last: Index(last), changes_members: false };
             let mut records = EntryRecords::new(span);
             for index in next..=last {
                 let body = vec![index as u8; random.below(50) as usize];

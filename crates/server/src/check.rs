@@ -3,8 +3,10 @@
 //! the exit code.
 
 use crate::datadir;
-use haypile_log::{Cut, Index, ReadOnlyFiles};
-use haypile_store::check::{Above, Broken, Facts, Finding, Findings, Garbage, Kind, Merged, Meter, Progress, note};
+use haypile_log::{Cut, ReadOnlyFiles};
+use haypile_store::check::{
+    Above, Broken, Facts, Finding, Findings, Garbage, Kind, LogEnd, Merged, Meter, Progress, note,
+};
 use haypile_store_rocks::{Image, OpenError};
 use haypile_types::check::{Seen, check};
 use std::fmt::Write as _;
@@ -77,7 +79,7 @@ pub fn run(dir: &Path, out: &mut impl Write) -> ExitCode {
 ///
 /// # Errors
 /// A text for people: a start would refuse them.
-pub fn look(dir: &Path) -> Result<Index, String> {
+pub fn look(dir: &Path) -> Result<LogEnd, String> {
     let _inspected = datadir::inspect(dir)?;
     let base = Image::open(&datadir::base_dir(dir)).map_err(|error| error.to_string())?;
     let mut source = read_only(dir);

@@ -10,6 +10,7 @@ use crate::base::BaseError;
 use crate::store::Store;
 use haypile_log::Index;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// The extent of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,9 @@ impl Store {
         if !goes_on() {
             return Err("it was broken off".into());
         }
-        let index = self.log.last();
+        // A group may yet take back what it has not agreed on. The base has nothing of that.
+        let applied = Index(self.applied.load(Ordering::Acquire));
+        let index = if self.options.in_group { self.log.confirmed().max(applied) } else { self.log.last() };
         self.log.sync_through(index).map_err(|error| error.to_string())?;
         let exported = self.log.export(&hold, index, log, goes_on).map_err(|error| error.to_string())?;
         Ok(BackedUp { index, log_bytes: exported.bytes })

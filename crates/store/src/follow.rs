@@ -13,7 +13,7 @@ use crate::role::Role;
 use crate::row::{Key, parse_meta_row};
 use crate::stop::Stop;
 use crate::store::Store;
-use haypile_log::{AppendError, Effect, HistoryStart, Kind, NotNext, Record, Reservation, effects};
+use haypile_log::{AppendError, Effect, HistoryStart, NotNext, Record, Reservation, effects};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl Store {
     ) -> Result<(), FollowError> {
         let damaged = |why: String| damaged(record, why);
         let mut effects = SmallVec::<[Effect<'_>; EFFECTS_INLINE]>::new();
-        if record.kind == Kind::Effects {
+        if record.kind.has_effects() {
             parse(record.body, |effect| effects.push(effect)).map_err(damaged)?;
         }
         let below = self.rows_below_changes(&effects).map_err(damaged)?;

@@ -2,11 +2,15 @@
 //! when it has, an entry at a time. A leader's transactions are applied before that, so that a leader which loses its
 //! office is opened again.
 
+use crate::apply::ParsedEffects;
 use crate::follow::{FollowError, ROOM_WAIT, RecordLocks, damaged};
 use crate::role::Role;
 use crate::store::Store;
-use haypile_log::{Index, Kind, Next, Reader, Record, Through, body_crc};
+use crate::store::members_row;
+use haypile_log::{Body, Index, Kind, Next, Reader, Record, Through, body_crc, effects};
 use parking_lot::MutexGuard;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The turn of an entry: no generation ends while its records are applied.
@@ -96,6 +100,33 @@ impl Store {
             *reader = Some(from);
         }
         Ok(true)
+    }
+
+    /// Returns what the last change that was applied says of the group's members.
+    pub fn members(&self) -> Option<Arc<[u8]>> {
+        self.members.read().clone()
+    }
+
+    /// Changes what is said of the group's members, as its leader: an entry of its own. Waits a moment for room.
+    ///
+    /// # Errors
+    /// There is no room. Nothing has happened.
+    pub fn change_members(&self, time_ms: u64, members: &[u8]) -> Result<Index, FollowError> {
+        let mut body = Body::new();
+        body.put(&[&members_row()], &[members]);
+        let body = body.bytes();
+        if !self.role.makes_records() {
+            return Err(FollowError::Refused("the store does not lead".into()));
+        }
+        let reserved = self.log.reserve_within(body.len(), ROOM_WAIT).map_err(|error| self.on_refused(&error))?;
+        let effects: Vec<_> = effects(body).map(|effect| effect.expect("it was just made")).collect();
+        let mut latches = self.latch_all(&effects);
+        let index = self.log.append_members(reserved, time_ms, body, body_crc(body));
+        let mut effects = ParsedEffects { body, effects: &effects, below: HashMap::new() };
+        self.apply(index, &mut effects, &mut latches, self.written_at(time_ms));
+        drop(latches);
+        self.after_commit();
+        Ok(index)
     }
 
     /// Begins to make records, as the group's leader: from entry `first` of `term` on. No transaction runs meanwhile.

@@ -20,7 +20,7 @@ use crate::row::{self, Key, RowKey, Space, SystemScope, system_row};
 use crate::value::Value;
 use crate::watch::Watch;
 use haypile_log::{History, Index, Log};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +39,8 @@ pub struct Store {
     pub(crate) derived: Derived,
     pub(crate) databases: Databases,
     pub(crate) facts: KnownFacts,
+    /// The members of the store's consensus group, as the member says it; None before the first change.
+    pub(crate) members: RwLock<Option<Arc<[u8]>>>,
     pub(crate) objects: Objects,
     pub(crate) flush: FlushControl,
     pub(crate) reclaimer: Reclaimer,
@@ -86,6 +88,11 @@ pub(crate) const VALUE_BYTES_MAX: u64 = 512 << 20;
 /// and no record has it.
 pub fn hash_seed_row() -> RowKey {
     system_row(SystemScope::Replicated, b"hash-seed")
+}
+
+/// Returns the row of the members of the store's consensus group; the value is the group's.
+pub(crate) fn members_row() -> RowKey {
+    system_row(SystemScope::Replicated, b"members")
 }
 
 impl Store {
@@ -247,6 +254,9 @@ impl Store {
         } else {
             if self.role.get() != Role::Leading {
                 self.on_intent(row, value);
+            }
+            if row == &members_row()[..] {
+                *self.members.write() = value.map(Arc::from);
             }
             self.databases.on_system_row(row, value, index);
             self.facts.on_system_row(row, value, index);

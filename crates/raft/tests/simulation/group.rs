@@ -6,7 +6,7 @@ use crate::machine::Data;
 use crate::network::Network;
 use crate::truth::{Path, Truth};
 use haypile_log::testing::Random;
-use haypile_raft::{Ballot, Fault, Loader, Machine, Member, Members, Options, Role};
+use haypile_raft::{Ballot, Change, Fault, Loader, Machine, Member, Members, Options, Role};
 use haypile_store::StoreOptions;
 use haypile_store::testing::model::DATABASES;
 use haypile_store::testing::node::{End, MemoryBases, Node, Rest};
@@ -20,6 +20,13 @@ const SETTLE_ROUNDS: u64 = 3000;
 
 /// Ticks of an election timeout, at least.
 const ELECTION_TICKS: usize = 10;
+
+/// Sets the options of a member whose log keeps nothing longer than it has to.
+fn member_that_purges(options: &mut StoreOptions) {
+    member(options);
+    options.log.segment_bytes = 8 << 10;
+    options.log.retention.bytes = 0;
+}
 
 /// Sets the options of a member.
 fn member(options: &mut StoreOptions) {
@@ -53,6 +60,7 @@ struct Up {
     clients: Clients,
     role: Role,
     rebuilds: u64,
+    copies: u64,
 }
 
 pub struct Group<'s> {
@@ -63,9 +71,13 @@ pub struct Group<'s> {
     network: Network,
     truth: Truth,
     told: Told,
-    /// Of a thousand steps, so many end a process, or cut the network.
+    /// Of a thousand steps, so many end a process, cut the network, or change the members.
     ends: u64,
     cuts: u64,
+    changes: u64,
+    /// The members with which the group begins; those that may come have higher numbers.
+    founding: u64,
+    options: fn(&mut StoreOptions),
     tells: bool,
 }
 
@@ -77,14 +89,18 @@ impl<'s> Group<'s> {
     pub fn new(seed: u64, seen: &'s Seen, tells: bool) -> Group<'s> {
         let mut random = Random(seed);
         let size = if random.chance(70) { 3 } else { 5 };
+        let changes = if random.chance(50) { random.below(40) } else { 0 };
+        let founding = if changes > 0 { 1 + random.below(size as u64) } else { size as u64 };
+        let options = if random.chance(50) { member_that_purges } else { member };
         let network = Network::new(size, &mut random);
         let (ends, cuts) = (random.below(8), random.below(12));
         let lives = (0..size).map(|_| Life::Gone).collect();
         let paths = (0..size).map(|_| Path::default()).collect();
         let (truth, told) = (Truth::default(), Told::default());
-        let mut group = Group { random, seen, lives, paths, network, truth, told, ends, cuts, tells };
+        let mut group =
+            Group { random, seen, lives, paths, network, truth, told, ends, cuts, changes, founding, options, tells };
         for at in 0..size {
-            group.begin(at, Node::new(&MemoryBases, member), true);
+            group.begin(at, Node::new(&MemoryBases, options), true);
         }
         group
     }
@@ -92,7 +108,7 @@ impl<'s> Group<'s> {
     /// Starts a member over an open store.
     fn begin(&mut self, at: usize, node: Node, is_new: bool) {
         let id = at as u64 + 1;
-        let all = members(self.lives.len() as u64);
+        let all = members(self.founding);
         let ballot = Ballot::open(&*node.files(), FilePath::new("/ballot"), node.store.history(), id, is_new);
         let options = Options { id, members: all, election_ticks: ELECTION_TICKS, heartbeat_ticks: 2 };
         let mut random = Random(self.random.number());
@@ -102,7 +118,8 @@ impl<'s> Group<'s> {
             Member::begin(&options, ballot, Data::new(node), Arc::default(), random).expect("what is left is sound");
         let loaders = self.lives.iter().map(|_| Loader::default()).collect();
         let role = member.role();
-        self.lives[at] = Life::Up(Box::new(Up { member, loaders, clients: Clients::default(), role, rebuilds: 0 }));
+        let clients = Clients::default();
+        self.lives[at] = Life::Up(Box::new(Up { member, loaders, clients, role, rebuilds: 0, copies: 0 }));
         self.paths[at] = Path::default();
         self.after(at);
     }
@@ -125,6 +142,9 @@ impl<'s> Group<'s> {
         if self.random.below(1000) < self.cuts {
             self.network.cut(&mut self.random);
         }
+        if self.random.below(1000) < self.changes {
+            self.change();
+        }
         match self.random.below(100) {
             0..6 => self.tick_all(),
             6..20 => self.write(),
@@ -132,9 +152,11 @@ impl<'s> Group<'s> {
             32..54 => self.hand_to_disk(),
             54..76 => self.sync(),
             76..80 => self.start(),
-            80..82 => self.flush(),
+            80..82 | 90..93 => self.flush(),
             82 => self.transfer(),
             83 => self.network.mend(),
+            84..87 => self.fetch(),
+            87..90 => self.install(),
             _ => {}
         }
         self.deliver();
@@ -171,6 +193,8 @@ impl<'s> Group<'s> {
             // Who waited for this leader is never told.
             up.clients.end();
         }
+        let copies = up.member.standing().copies;
+        self.seen.copies.fetch_add(copies - std::mem::replace(&mut up.copies, copies), Ordering::Relaxed);
         let sample = 1 + self.random.below(5) as usize;
         self.truth.audit(at as u64 + 1, &up.member, &mut self.paths[at], sample);
         let standing = up.member.standing();
@@ -268,6 +292,44 @@ impl<'s> Group<'s> {
         self.call(at, |member| member.transfer(to as u64 + 1));
     }
 
+    /// Has a leader change the members.
+    fn change(&mut self) {
+        let id = 1 + self.draw() as u64;
+        let adds = self.random.chance(60);
+        let Some(at) = self.draw_leader() else { return };
+        let change =
+            if adds { Change::Add { id, address: format!("member-{id}:6379") } } else { Change::Remove { id } };
+        let mut made = false;
+        self.call(at, |member| {
+            made = member.change(&change)?.is_ok();
+            Ok(())
+        });
+        if made {
+            count(&self.seen.changes);
+            self.tell(|| format!("{} makes {change:?}", at + 1));
+        }
+    }
+
+    /// Has a member fetch the copy that it needs.
+    fn fetch(&mut self) {
+        let at = self.draw();
+        let Life::Up(up) = &self.lives[at] else { return };
+        let Some(wanted) = up.member.wanted_copy() else { return };
+        let Life::Up(other) = &self.lives[wanted.from as usize - 1] else { return };
+        let copy = other.member.machine().node().copy(&MemoryBases);
+        self.tell(|| format!("{} fetches {:?} of {}", at + 1, copy.as_ref().map(|copy| copy.end), wanted.from));
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        up.member.machine_mut().fetched = copy;
+    }
+
+    /// Has a member put the copy in place that it has fetched.
+    fn install(&mut self) {
+        let at = self.draw();
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        let Some(end) = up.member.machine().fetched.as_ref().map(|copy| copy.end) else { return };
+        self.call(at, |member| member.install(end.entry).map(drop));
+    }
+
     fn deliver(&mut self) {
         while let Some((to, envelope)) = self.network.deliver() {
             self.call(to, |member| member.receive(envelope));
@@ -308,7 +370,7 @@ impl<'s> Group<'s> {
         }
         let Life::Down(rest) = std::mem::replace(&mut self.lives[at], Life::Gone) else { return };
         self.tell(|| format!("{} starts", at + 1));
-        self.begin(at, rest.start(member), false);
+        self.begin(at, rest.start(self.options), false);
     }
 
     /// Brings all up and connects them, until they agree; and compares them.
@@ -327,6 +389,8 @@ impl<'s> Group<'s> {
                 }
                 self.call(at, Member::on_progress);
             }
+            self.fetch();
+            self.install();
             self.deliver();
             if self.is_settled() {
                 break;
@@ -336,13 +400,23 @@ impl<'s> Group<'s> {
         for place in &self.told.writes {
             self.truth.expect_committed(*place, "what was acknowledged is committed");
         }
-        let followers: Vec<_> = (0..self.lives.len()).filter(|at| !self.leaders().contains(at)).collect();
+        let followers: Vec<_> = self.members().into_iter().filter(|at| !self.leaders().contains(at)).collect();
         let node = |at: usize| match &self.lives[at] {
             Life::Up(up) => up.member.machine().node(),
             _ => unreachable!("all are up"),
         };
         let rows: Vec<_> = followers.iter().map(|at| replicated(node(*at))).collect();
         assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "all have the same rows");
+    }
+
+    /// Returns those that the leader has for members.
+    fn members(&self) -> Vec<usize> {
+        let leaders = self.leaders();
+        let members = leaders.iter().filter_map(|at| match &self.lives[*at] {
+            Life::Up(up) => Some(up.member.configuration().iter().map(|(id, ..)| id as usize - 1)),
+            _ => None,
+        });
+        members.flatten().collect()
     }
 
     /// Whether one member leads, and all have all, applied and committed.
@@ -358,6 +432,6 @@ impl<'s> Group<'s> {
         };
         let expected = of(leader);
         let (_, last, applied, committed, _) = expected.expect("a leader is up");
-        last == applied && last == committed && (0..self.lives.len()).all(|at| of(at) == expected)
+        last == applied && last == committed && self.members().iter().all(|at| of(*at) == expected)
     }
 }

@@ -3,7 +3,8 @@
 use haypile_log::{Index, Kind, Log, Record};
 use haypile_raft::{Fault, Machine};
 use haypile_store::FollowError;
-use haypile_store::testing::node::{NoReaders, Node};
+use haypile_store::testing::node::{Copy, NoReaders, Node};
+use std::sync::Arc;
 
 pub struct Data {
     node: Option<Node>,
@@ -11,6 +12,8 @@ pub struct Data {
     /// The last record that has stayed since this was looked at, if the data were opened again.
     pub rebuilt: Option<Index>,
     pub rebuilds: u64,
+    /// A copy that was fetched.
+    pub fetched: Option<Copy>,
 }
 
 fn fault(error: FollowError) -> Fault {
@@ -22,7 +25,7 @@ fn fault(error: FollowError) -> Fault {
 
 impl Data {
     pub fn new(node: Node) -> Data {
-        Data { node: Some(node), reader: None, rebuilt: None, rebuilds: 0 }
+        Data { node: Some(node), reader: None, rebuilt: None, rebuilds: 0, fetched: None }
     }
 
     pub fn node(&self) -> &Node {
@@ -41,6 +44,14 @@ impl Machine for Data {
 
     fn applied(&self) -> Index {
         self.node().store.applied_through()
+    }
+
+    fn members(&self) -> Option<Arc<[u8]>> {
+        self.node().store.members()
+    }
+
+    fn change_members(&mut self, members: &[u8]) -> Result<(), Fault> {
+        self.node().store.change_members(1_000, members).map(drop).map_err(fault)
     }
 
     fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault> {
@@ -64,6 +75,15 @@ impl Machine for Data {
         self.reader = None;
         self.node = self.node.take().map(|node| node.rebuild(keep));
         self.rebuilt = Some(self.rebuilt.map_or(keep, |before| before.min(keep)));
+        self.rebuilds += 1;
+        Ok(())
+    }
+
+    fn install(&mut self) -> Result<(), Fault> {
+        self.reader = None;
+        let copy = self.fetched.take().expect("a copy was fetched");
+        self.node = self.node.take().map(|node| node.install(copy));
+        self.rebuilt = Some(Index(0));
         self.rebuilds += 1;
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! first one; a single one is told step by step.
 //!
 //! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are
-//! killed and lose their power. Behind every step `truth` looks at the members that it has changed: there is one leader
+//! killed and lose their power; they come and go, and are away for longer than the others' logs reach. Behind every
+//! step `truth` looks at the members that it has changed: there is one leader
 //! in each term; no two logs have different records at the same place; what is committed stays, on every member; and
 //! each holds what the records up to its last one have made. What clients were told is compared with what was
 //! committed: no write is lost, and no read misses a write that was acknowledged before it began.
@@ -37,10 +38,12 @@ pub struct Seen {
     pub ends: AtomicU64,
     pub power_losses: AtomicU64,
     pub flushes: AtomicU64,
+    pub copies: AtomicU64,
+    pub changes: AtomicU64,
 }
 
 impl Seen {
-    fn all(&self) -> [(&'static str, u64); 9] {
+    fn all(&self) -> [(&'static str, u64); 11] {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
             ("writes", of(&self.writes)),
@@ -52,6 +55,8 @@ impl Seen {
             ("ends", of(&self.ends)),
             ("power losses", of(&self.power_losses)),
             ("flushes", of(&self.flushes)),
+            ("copies", of(&self.copies)),
+            ("changes of members", of(&self.changes)),
         ]
     }
 }

@@ -75,6 +75,11 @@ impl Truth {
     pub fn audit(&mut self, id: u64, member: &Member<Data>, path: &mut Path, sample: usize) {
         let store = &member.machine().node().store;
         let log = store.log();
+        // What the log has no more is committed.
+        let gone = log.stats().first.0.saturating_sub(1) as usize;
+        if path.terms.len() < gone {
+            path.terms = self.committed[..gone].to_vec();
+        }
         let mut reader = log.reader(Index(path.last())).through(Through::Written);
         while let Next::Record(record) = reader.next().expect("the log can be read") {
             let place = (record.index.0, record.term);

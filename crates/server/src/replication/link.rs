@@ -203,7 +203,7 @@ impl Attempt<'_> {
 /// Looks whether a start would take a copy that was fetched, and comes to this record then: until that is known, the
 /// own data stay where they are.
 fn look(incoming: &Path, index: Index) -> Result<(), String> {
-    match check::look(incoming)? {
+    match check::look(incoming)?.last {
         last if last == index => Ok(()),
         last => Err(format!("its last record is {last}, and not {index}")),
     }

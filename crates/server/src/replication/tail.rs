@@ -2,7 +2,7 @@
 //! without them. They are kept beside the data, as a log that `haypile log` prints, for people to look at.
 
 use crate::datadir::{self, sync_dir};
-use haypile_log::{Index, Kind, Next, effects};
+use haypile_log::{Index, Next, effects};
 use haypile_store::Store;
 use haypile_store::row::parse_meta_row;
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ fn names(store: &Store, after: Index, last: Index) -> BTreeSet<Vec<u8>> {
         if record.index > last || names.len() > NAMED_MAX {
             break;
         }
-        let of_effects = effects(record.body).filter(|_| record.kind == Kind::Effects).filter_map(Result::ok);
+        let of_effects = effects(record.body).filter(|_| record.kind.has_effects()).filter_map(Result::ok);
         let rows = of_effects.filter_map(|effect| effect.key());
         names.extend(rows.filter_map(parse_meta_row).map(|key| key.name.to_vec()));
     }

@@ -73,14 +73,23 @@ pub(crate) fn applied(base: &(impl Stored + ?Sized)) -> Result<Option<Applied>, 
     Ok(Some(Applied { index: Index(u64::from_be_bytes(*index)), history: Some(History(*history)) }))
 }
 
-/// Looks at a base and its log as an open would, without reading all of them; returns the last record.
+/// The end of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last record.
+    pub last: Index,
+    /// Term and number of the consensus group's entry that it belongs to; zeros of none.
+    pub entry: (u64, u64),
+}
+
+/// Looks at a base and its log as an open would, without reading all of them; returns where the log ends.
 ///
 /// # Errors
 /// A text for people: they cannot be read, are damaged, or do not belong together.
-pub fn look(source: &Options, base: &dyn Stored) -> Result<Index, String> {
+pub fn look(source: &Options, base: &(impl Stored + ?Sized)) -> Result<LogEnd, String> {
     let applied = applied(base).map_err(|error| format!("the base cannot be read: {error}"))?;
     let found = inspect(source, applied.unwrap_or_default()).map_err(|error| error.to_string())?;
-    Ok(found.last)
+    Ok(LogEnd { last: found.last, entry: found.entry })
 }
 
 /// Notes damage of the base where an error means damage.

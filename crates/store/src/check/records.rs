@@ -7,7 +7,6 @@ use crate::base::BaseError;
 use crate::databases::{CountsAt, dead_row};
 use crate::memtable::Change;
 use crate::row::{RowKey, Space, space_of};
-use haypile_log::Kind as RecordKind;
 use haypile_log::{
     Cut, Damage, DumpEntry, Effect, HistoryStart, Index, OpenError, Options, RECORD_HEADER_BYTES, dump, inspect,
 };
@@ -82,7 +81,7 @@ impl Above {
                     meter.on_record(RECORD_HEADER_BYTES as u64 + body.len() as u64);
                     self.records += 1;
                     let mut effects = Vec::new();
-                    if kind == RecordKind::Effects
+                    if kind.has_effects()
                         && let Err(why) = parse(&body, |effect| effects.push(effect))
                     {
                         findings.add(Kind::Log, place(), why);

@@ -80,6 +80,7 @@ impl Store {
             derived: Derived::default(),
             databases: Databases::new(options.databases),
             facts: Default::default(),
+            members: Default::default(),
             objects: Objects::default(),
             flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, disk_free_min),
             reclaimer: Reclaimer::default(),

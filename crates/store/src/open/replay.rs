@@ -102,7 +102,7 @@ impl Store {
     ) -> Result<(), OpenError> {
         let error = |index: Index, why: String| OpenError(format!("record {} of the log: {why}. {ADVICE}", index.0));
         // Of an engine without a base only the rest of its log is left.
-        let is_applied = |kind: Kind| kind == Kind::Effects && !self.options.memory_only;
+        let is_applied = |kind: Kind| kind.has_effects() && !self.options.memory_only;
         let mut effects: Vec<Effect<'_>> = Vec::with_capacity(TOGETHER_MAX);
         let mut ends: SmallVec<[usize; TOGETHER_MAX]> = SmallVec::new();
         for (index, kind, _, body) in records {

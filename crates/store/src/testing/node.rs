@@ -3,6 +3,7 @@
 use super::{FaultBase, MortalFiles, options};
 use crate::base::memory::MemoryBase;
 use crate::base::{Base, BaseError, Direction, Rows, Step, Tier};
+use crate::check::LogEnd;
 use crate::follow::{Named, RecordLocks};
 use crate::open::OpenError;
 use crate::options::StoreOptions;
@@ -11,7 +12,7 @@ use crate::store::Store;
 use crate::txn::{Call, Txn, TxnBuffers};
 use haypile_log::testing::ForgetfulFiles;
 use haypile_log::{Files, History, HistoryStart, Index, Next, Through};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A function that opens a base, again after it was closed, with the rows it had.
@@ -95,6 +96,14 @@ impl Rest {
     }
 }
 
+/// A copy of a node's data, all of it agreed on by its consensus group.
+pub struct Copy {
+    log: Vec<(PathBuf, Vec<u8>)>,
+    open_base: OpenBase,
+    /// The last record, and the term and number of its entry.
+    pub end: LogEnd,
+}
+
 /// A store with its files and its base.
 pub struct Node {
     pub store: Arc<Store>,
@@ -158,6 +167,42 @@ impl Node {
     pub fn rebuild(self, keep: Index) -> Node {
         self.store.abandon();
         Node::start(self.disk.clone(), self.open_base.clone(), self.change, Some(keep))
+    }
+
+    /// Returns a copy of what the group has agreed on, as a backup takes it; None where its end cannot be told.
+    pub fn copy(&self, bases: &dyn Bases) -> Option<Copy> {
+        let (log, dir) = (self.store.log(), Path::new("/copy"));
+        let hold = log.hold();
+        let open_base = bases.copy_of(&*self.base);
+        let index = log.confirmed().max(self.applied());
+        log.sync_through(index).ok()?;
+        self.process.create_dir_all(dir).expect("the disk has room");
+        log.export(&hold, index, dir, &|| true).expect("nothing is broken");
+        let mut of_copy = options(Path::new("/"));
+        (self.change)(&mut of_copy);
+        of_copy.log.dir = dir.to_owned();
+        of_copy.log.files = self.process.clone();
+        let end = crate::check::look(&of_copy.log, &*open_base()).expect("a copy is sound");
+        assert_eq!(end.last, index, "a copy ends where it was to end");
+        let files = self.process.list(dir).expect("it was just made").into_iter().map(|name| {
+            let path = dir.join(&name);
+            let bytes = self.disk.read(&path).expect("it was just listed");
+            self.process.remove(&path).expect("it is there");
+            (options(Path::new("/")).log.dir.join(name), bytes)
+        });
+        Some(Copy { log: files.collect(), open_base, end }).filter(|copy| copy.end.entry != (0, 0))
+    }
+
+    /// Puts a copy in the place of log and base, and opens them.
+    pub fn install(self, copy: Copy) -> Node {
+        self.store.abandon();
+        let dir = options(Path::new("/")).log.dir;
+        for name in self.process.list(&dir).expect("a log has a directory") {
+            self.process.remove(&dir.join(name)).expect("it is there");
+        }
+        copy.log.into_iter().for_each(|(path, bytes)| self.disk.replace(&path, bytes));
+        self.process.sync_dir(&dir).expect("nothing is broken");
+        Node::start(self.disk.clone(), copy.open_base, self.change, None)
     }
 
     /// Returns the files that this process has: they end with it.

@@ -1,0 +1,105 @@
+//! Copies of everything, for a member that lacks entries which the leader's log has no more.
+//!
+//! The leader says so; the member fetches a copy of the leader's data and log by other ways, meanwhile it hears and
+//! votes as ever. The copy holds what the group has agreed on and nothing else. It is put in the place of what the
+//! member has where it has more than that.
+
+use crate::machine::{Fault, Machine};
+use crate::member::{Member, damaged};
+use crate::standing::Wanted;
+use crate::survey::survey;
+use haypile_log::Index;
+use raft::eraftpb::{Message, MessageType, Snapshot};
+use raft::{INVALID_ID, SnapshotStatus, StateRole, Storage};
+use std::sync::Arc;
+
+impl<M: Machine> Member<M> {
+    /// Returns the copy that this member needs to go on, if it does.
+    pub fn wanted_copy(&self) -> Option<Wanted> {
+        self.wanted.filter(|wanted| wanted.through > self.raw.raft.raft_log.committed)
+    }
+
+    /// Notes that the leader has no entries that this member could go on with.
+    pub(crate) fn note_wanted(&mut self, message: &Message) {
+        if message.term >= self.raw.raft.term {
+            self.wanted = Some(Wanted { from: message.from, through: message.commit });
+        }
+    }
+
+    /// Puts a copy, of which the last entry is (term, number), in the place of log and data, and goes on from there.
+    /// Returns whether that was done: else the copy is of no use any more, or not yet.
+    ///
+    /// # Errors
+    /// The member cannot go on.
+    pub fn install(&mut self, (term, number): (u64, u64)) -> Result<bool, Fault> {
+        let Some(wanted) = self.wanted_copy() else { return Ok(false) };
+        let raft = &mut self.raw.raft;
+        // An entry that is there already comes from a leader that goes on sending.
+        let lacks_it = number > raft.raft_log.committed && !raft.raft_log.match_term(number, term);
+        if raft.state != StateRole::Follower || number < wanted.through || !lacks_it {
+            return Ok(false);
+        }
+        if term > raft.term {
+            // Known before the entries of that term are there: whoever has these has heard of it.
+            raft.become_follower(term, INVALID_ID);
+            self.work()?;
+        }
+        self.machine.install()?;
+        let entries = survey(&self.machine)?;
+        if (entries.last(), entries.term_of(number)) != (number, Some(term)) {
+            return Err(damaged(format!("the copy ends with entry {}, and not with {number}", entries.last())));
+        }
+        let configuration = match entries.last_change() {
+            Some(change) => change.clone(),
+            None => Arc::new(self.founding_or(self.machine.members())?),
+        };
+        // An acknowledgement of what is gone would be a lie.
+        for waiting in &mut self.unpersisted {
+            waiting.messages.clear();
+            waiting.through = Index(0);
+        }
+        let mut snapshot = Snapshot::default();
+        let about = snapshot.mut_metadata();
+        (about.index, about.term) = (number, term);
+        about.set_conf_state(configuration.state());
+        let raft = &self.raw.raft;
+        let mut message = Message { from: wanted.from, to: raft.id, term: raft.term, ..Message::default() };
+        message.set_msg_type(MessageType::MsgSnapshot);
+        message.set_snapshot(snapshot);
+        self.installed = Some((entries, configuration));
+        self.wanted = None;
+        self.raw.step(message).map_err(|error| damaged(error.to_string()))?;
+        self.work()?;
+        match self.installed.take() {
+            None => Ok(true),
+            Some((_, members)) => Err(damaged(format!("the copy is of a group without this member: {members}"))),
+        }
+    }
+
+    /// Takes the entries of a copy in the place of those that were there; returns the last one, if there is a copy.
+    pub(crate) fn take_installed(&mut self, snapshot: &Snapshot) -> Option<u64> {
+        if snapshot.is_empty() {
+            return None;
+        }
+        let (entries, configuration) = self.installed.take().expect("Raft takes what was just put in place");
+        assert_eq!(Ok(entries.last()), entries.last_index().map_err(drop));
+        assert_eq!(entries.last(), snapshot.get_metadata().index, "Raft goes on behind the copy");
+        let last = entries.last();
+        *self.raw.raft.mut_store() = entries;
+        self.configuration = configuration;
+        self.committed = Index(0);
+        self.copies += 1;
+        Some(last)
+    }
+
+    /// Has members told again that they need a copy: they may have forgotten it, or have failed to fetch it.
+    pub(crate) fn tell_of_copies(&mut self) {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            return;
+        }
+        let waiting = raft.prs().iter().filter(|(_, of)| of.state == raft::ProgressState::Snapshot);
+        let waiting: Vec<u64> = waiting.map(|(id, _)| *id).collect();
+        waiting.into_iter().for_each(|id| self.raw.report_snapshot(id, SnapshotStatus::Failure));
+    }
+}
