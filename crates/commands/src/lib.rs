@@ -120,5 +120,6 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         memory::COMMANDS,
         debug::COMMANDS,
         server::cluster::COMMANDS,
+        server::group::COMMANDS,
     ]
 }

@@ -11,6 +11,7 @@ pub const PROTOCOL_VERSION: u32 = 2;
 pub const HELLO: &str = "haypile-hello";
 pub const FOLLOW: &str = "haypile-follow";
 pub const FETCH: &str = "haypile-fetch";
+pub const COPY: &str = "haypile-copy";
 
 /// A replica's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum Request {
     /// The records behind the replica's last one, or a copy. With the port that the replica listens on, and the address
     /// that it announces, if it does.
     Follow { port: u16, address: Option<String>, at: Position },
+    /// A new copy of the data: of a member of a Raft group, all of it agreed on by the group.
+    Copy,
     /// Files of a copy.
     Fetch(Token),
 }
@@ -31,6 +34,7 @@ impl Request {
                 let address = address.clone().unwrap_or_default();
                 vec![FOLLOW.into(), port.to_string(), address, history, index]
             }
+            Request::Copy => vec![COPY.into()],
             Request::Fetch(token) => vec![FETCH.into(), token.to_string()],
         }
     }
@@ -44,6 +48,7 @@ impl Request {
                 let at = Position { history: History::parse(history)?, index: Index(index.parse().ok()?) };
                 Some(Request::Follow { port: port.parse().ok()?, address, at })
             }
+            [COPY] => Some(Request::Copy),
             [FETCH, token] => Some(Request::Fetch(Token::parse(token)?)),
             _ => None,
         }

@@ -107,9 +107,9 @@ impl Output {
         std::mem::replace(&mut self.known, end) < end
     }
 
-    /// Returns whether there are bytes that may not leave yet.
+    /// Returns whether there are bytes that may not leave yet, and that were there at the last call of `has_new`.
     pub fn is_held(&self) -> bool {
-        self.released < self.left + self.unsent() as u64
+        self.released < self.known
     }
 
     /// Returns the bytes that have not left.

@@ -164,8 +164,9 @@ struct Parts {
 impl Parts {
     fn new(engine: &Arc<Engine>, tls: &Arc<Tls>, config: &Config, workers: usize) -> Result<Parts, String> {
         let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
-        let raft = Raft::new(engine, &mailboxes, tls, config)?;
-        Ok(Parts { engine: engine.clone(), mailboxes, replication: Replication::new(engine, tls), raft })
+        let replication = Replication::new(engine, tls);
+        let raft = Raft::new(engine, &mailboxes, &replication, config)?;
+        Ok(Parts { engine: engine.clone(), mailboxes, replication, raft })
     }
 }
 

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of the log that a member of a Raft group keeps at least beyond what its own recovery needs: any member may
-/// have to bring another one up to date that was away.
+/// Bytes of the log that a member of a Raft group keeps beyond what its own recovery needs, where nothing else is
+/// configured: any member may have to bring another one up to date that was away.
 const GROUP_LOG_BYTES: u64 = 1 << 30;
 
 /// The memory budget and its shares, in bytes.
@@ -120,7 +120,9 @@ pub fn open_through(
         options.hash_seed = members.hash_seed();
         // A member acknowledges what is on its disk, and nothing else.
         options.log.durability = haypile_log::Durability::Fsync;
-        options.log.retention.bytes = options.log.retention.bytes.max(GROUP_LOG_BYTES);
+        if config.log_retention_bytes == 0 {
+            options.log.retention.bytes = GROUP_LOG_BYTES;
+        }
     }
     if let (Some(reserve), Some(free)) = (&options.reserve, (options.disk_free.0)()) {
         // On a full disk the base cannot even be opened while the reserve holds its room.

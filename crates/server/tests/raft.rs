@@ -26,7 +26,7 @@ impl Group {
     }
 
     fn begin(&mut self, at: usize) {
-        let peers: Vec<_> = (1..).zip(&self.ports).map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect();
+        let peers: Vec<_> = (1..4).zip(&self.ports).map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect();
         let (id, peers) = ((at + 1).to_string(), peers.join(","));
         let mut words = vec!["--raft-node-id", &id, "--raft-peers", &peers];
         words.extend(QUICK);
@@ -43,7 +43,7 @@ impl Group {
     }
 
     fn up(&self) -> impl Iterator<Item = usize> {
-        (0..3).filter(|at| self.servers[*at].is_some())
+        (0..self.servers.len()).filter(|at| self.servers[*at].is_some())
     }
 
     /// Waits until one of the servers that are up leads, and returns it.
@@ -141,6 +141,109 @@ fn a_member_that_stops_cleanly_comes_back_as_it_was() {
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 
+/// Returns the lines of INFO raft about members.
+fn members(client: &mut Client<TcpStream>) -> Vec<String> {
+    let page = client.ask("INFO raft");
+    page.lines().filter(|line| line.starts_with("raft_member")).map(str::to_owned).collect()
+}
+
+/// A log that keeps nothing longer than it has to.
+const SHORT: [&str; 8] = [
+    "--log-segment-size",
+    "1mb",
+    "--log-retention-size",
+    "1mb",
+    "--flush-log-bytes",
+    "1mb",
+    "--enable-debug-command",
+    "yes",
+];
+
+fn fill(client: &mut Client<TcpStream>, from: usize) {
+    let value = "v".repeat(20_000);
+    (from..from + 400).for_each(|at| assert_eq!(client.ask(&format!("SET key:{at} {value}")), "+OK\r\n"));
+}
+
+#[test]
+fn a_member_that_was_away_for_longer_than_the_log_reaches_gets_a_copy() {
+    let mut group = Group::start(&SHORT);
+    let leader = group.leader();
+    let away = (leader + 1) % 3;
+    assert_eq!(group.client(leader).ask("SET before value"), "+OK\r\n");
+    group.settle();
+    group.kill(away);
+    let mut client = group.client(leader);
+    let last = raft(&mut client, "last_entry").parse::<u64>().unwrap();
+    let mut filled = 0;
+    wait_until("the log has let go of what it had", || {
+        fill(&mut client, filled);
+        filled += 400;
+        raft(&mut client, "first_entry").parse::<u64>().unwrap() > last + 1
+    });
+    assert_eq!(client.ask("DEL before"), ":1\r\n");
+    group.begin(away);
+    wait_until("it has a copy", || raft(&mut group.client(away), "copies") == "1");
+    group.settle();
+    // It is a member like any other: the group needs it now.
+    group.kill(3 - leader - away);
+    assert_eq!(group.client(group.leader()).ask("EXISTS before"), ":0\r\n");
+    group.begin(3 - leader - away);
+    for at in [away, leader] {
+        group.kill(at);
+        group.begin(at);
+    }
+    group.settle();
+    let digests = group.digests();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
+
+#[test]
+fn members_come_and_go_while_the_group_serves() {
+    let mut group = Group::start(&SHORT);
+    let leader = group.leader();
+    let mut client = group.client(leader);
+    fill(&mut client, 0);
+    // A fourth one begins empty, and waits until it is told to come in.
+    let (dir, port) = (TempDir::new(), free_port());
+    group.dirs.push(dir);
+    group.ports.push(port);
+    group.servers.push(None);
+    group.begin(3);
+    let mut fourth = group.client(3);
+    assert_eq!(fourth.ask("GET key:1"), "-CLUSTERDOWN The cluster is down\r\n");
+    let follower = (leader + 1) % 3;
+    let moved = format!("-MOVED 0 127.0.0.1:{}\r\n", group.ports[leader]);
+    assert_eq!(group.client(follower).ask("RAFT.NODE REMOVE 1"), moved);
+    assert_eq!(client.ask(&format!("RAFT.NODE ADD 1 127.0.0.1:{port}")), "-ERR the group has a member 1 already\r\n");
+    assert_eq!(client.ask(&format!("RAFT.NODE ADD 4 127.0.0.1:{port}")), "+OK\r\n");
+    wait_until("it votes", || {
+        members(&mut client).iter().any(|line| line.contains("id=4,") && line.contains("part=voter"))
+    });
+    assert_eq!(client.ask("SET shared value"), "+OK\r\n");
+    // The one that came leads, and the one that led goes.
+    assert_eq!(
+        client.ask(&format!("RAFT.NODE REMOVE {}", leader + 1)),
+        "-ERR a leader does not remove itself: have another member lead first\r\n"
+    );
+    assert_eq!(client.ask("RAFT.TRANSFER-LEADER 4"), "+OK\r\n");
+    wait_until("the fourth leads", || raft(&mut fourth, "role") == "leader");
+    wait_until("nothing else changes", || fourth.ask(&format!("RAFT.NODE REMOVE {}", leader + 1)) == "+OK\r\n");
+    wait_until("it is gone", || members(&mut fourth).len() == 3);
+    assert!(members(&mut fourth).iter().all(|line| line.contains("part=voter")), "{:?}", members(&mut fourth));
+    assert_eq!(fourth.ask("GET shared"), "$5\r\nvalue\r\n");
+    group.kill(leader);
+    // A majority of those that are left is enough, and remembers who they are.
+    group.kill(follower);
+    assert_eq!(group.client(group.leader()).ask("INCR counter"), ":1\r\n");
+    group.kill(3);
+    group.begin(follower);
+    group.begin(3);
+    group.settle();
+    let digests = group.digests();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+    assert_eq!(group.client(group.leader()).ask("GET counter"), "$1\r\n1\r\n");
+}
+
 #[test]
 fn a_member_is_no_replica_and_opens_no_data_at_will() {
     let group = Group::start(&["--enable-debug-command", "yes"]);
@@ -156,8 +259,7 @@ fn a_member_is_no_replica_and_opens_no_data_at_will() {
 fn directives_of_a_group_that_cannot_be_are_told() {
     let peers = "1@127.0.0.1:7001,2@127.0.0.1:7002";
     for (more, why) in [
-        (&["--raft-node-id", "3", "--raft-peers", peers][..], "names no member 3"),
-        (&["--raft-peers", peers], "does not say which one this server is"),
+        (&["--raft-peers", peers][..], "does not say which one this server is"),
         (&["--raft-node-id", "1", "--raft-peers", "1@here"], "its address is host:port"),
         (&["--raft-node-id", "1", "--raft-peers", peers, "--replicaof", "127.0.0.1", "1"], "exclude each other"),
         (&["--raft-node-id", "1", "--raft-peers", peers, "--engine", "memory"], "exclude each other"),

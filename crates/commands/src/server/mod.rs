@@ -6,6 +6,7 @@ pub(crate) mod acl;
 pub(crate) mod backup;
 pub(crate) mod cluster;
 pub(crate) mod database;
+pub(crate) mod group;
 pub(crate) mod introspect;
 pub(crate) mod latency;
 pub(crate) mod lolwut;

@@ -110,7 +110,7 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
             let words = host.hello().ok_or(Error::text("ERR this server cannot be followed"))?;
             return Ok(Reply::Array(words.into_iter().map(Reply::bulk).collect()).into());
         }
-        b"haypile-follow" | b"haypile-fetch" | b"haypile-member" if !host.is_in_block() => {
+        b"haypile-follow" | b"haypile-copy" | b"haypile-fetch" | b"haypile-member" if !host.is_in_block() => {
             let words = (1..args.len()).map(|at| args.get(at).to_vec()).collect();
             return Ok(Answer::with(Reply::None, SessionChange::HandOver(words)));
         }

@@ -19,7 +19,7 @@ use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
 use haypile_acl::User;
 use haypile_commands::CommandId;
-use haypile_commands::host::{Audience, Channels, ClientType, Reload, Replies, Wait};
+use haypile_commands::host::{Audience, Channels, ClientType, GroupOrder, Reload, Replies, Wait};
 use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Pieces, Protocol, ReplyPieces};
 use haypile_store::{Lacking, Pins};
@@ -59,6 +59,8 @@ pub struct State {
     pub wait: Option<Wait>,
     /// The running command has the data opened again.
     pub reload: Option<Reload>,
+    /// The running command gives the server's group an order.
+    pub order: Option<GroupOrder>,
     /// The connection goes to replication, which answers these words.
     pub handed_over: Option<Vec<Vec<u8>>>,
     /// The acts that the client's event loop carries out once the command, or its block, has taken effect.
@@ -107,6 +109,8 @@ pub struct Session {
     pub(crate) store_version: u64,
     /// Calls that a consensus group's leader alone runs, and that have begun here.
     pub(crate) led_calls: u64,
+    /// The session waits for an order to the server's group, whose reply rests on no data.
+    pub(crate) waits_for_order: bool,
     /// A reply depends on a record of a store that was taken away before replicas had confirmed it. None leaves any
     /// more.
     pub(crate) is_lost: bool,
@@ -323,6 +327,7 @@ impl Session {
             gate: Index(0),
             store_version: 0,
             led_calls: 0,
+            waits_for_order: false,
             is_lost: false,
             multi: None,
             watching: None,
@@ -424,6 +429,11 @@ impl Session {
     /// Whether a command is under way elsewhere; its effects may still come.
     pub fn is_waiting(&self) -> bool {
         !matches!(self.waiting, Waiting::Nothing)
+    }
+
+    /// Whether a command is under way elsewhere whose reply rests on data.
+    pub fn waits_on_data(&self) -> bool {
+        self.is_waiting() && !self.waits_for_order
     }
 
     /// Whether there are commands that end when their replies leave: tell `Worker::on_left`.

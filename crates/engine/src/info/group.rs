@@ -2,7 +2,7 @@
 
 use super::field::{Field, counter, gauge, text};
 use crate::run::engine::Engine;
-use crate::run::group::GroupFacts;
+use crate::run::group::{GroupFacts, MemberFacts, MemberSeen};
 
 pub(super) const FIELDS: &[Field] = &[
     text(
@@ -28,6 +28,11 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     counter("raft_elections", |engine| number(engine, |facts| facts.elections), "How often this server began to lead."),
     counter(
+        "raft_copies",
+        |engine| number(engine, |facts| facts.copies),
+        "How often this server has put a copy of a leader's data in the place of its own.",
+    ),
+    counter(
         "raft_rebuilds",
         |engine| number(engine, |facts| facts.rebuilds),
         "How often this server opened its data again, without what the group did not agree on.",
@@ -39,11 +44,13 @@ pub(super) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// The lines of the other members, which a leader knows.
+/// The lines of the members; the last fields of each are those that a leader knows.
 pub(super) const PATTERNS: &[(&str, &str, &str)] = &[(
     "raft",
-    "raft_peerN",
-    "Of a leader: the Nth other member, the last entry that it has, how many it lacks, and whether it was heard of lately.",
+    "raft_memberN",
+    "The Nth member: its number, address and part (`voter`, `learner`, and while voters change `joining` or `leaving`); of \
+     a leader for each other one: the last entry that it has, how many it lacks, whether it was heard of lately, and whether \
+     it needs a copy of the data.",
 )];
 
 fn of<R>(engine: &Engine, read: impl Fn(&GroupFacts) -> R, none: R) -> R {
@@ -54,11 +61,15 @@ fn number(engine: &Engine, read: impl Fn(&GroupFacts) -> u64) -> u64 {
     of(engine, read, 0)
 }
 
-/// Writes the lines of the other members.
+/// Writes the lines of the members.
 pub(super) fn lines(engine: &Engine, out: &mut String) {
     let Some(facts) = engine.group.facts() else { return };
-    for (at, (id, address, matched, is_active)) in facts.peers.iter().enumerate() {
-        let (lag, active) = (facts.last.saturating_sub(*matched), u8::from(*is_active));
-        out.push_str(&format!("raft_peer{at}:id={id},address={address},match={matched},lag={lag},active={active}\r\n"));
+    for (at, MemberFacts { id, address, part, seen }) in facts.members.iter().enumerate() {
+        out.push_str(&format!("raft_member{at}:id={id},address={address},part={part}"));
+        if let Some(MemberSeen { matched, is_heard, needs_copy }) = seen {
+            let (lag, active, copy) = (facts.last.saturating_sub(*matched), u8::from(*is_heard), u8::from(*needs_copy));
+            out.push_str(&format!(",match={matched},lag={lag},active={active},needs_copy={copy}"));
+        }
+        out.push_str("\r\n");
     }
 }

@@ -11,7 +11,7 @@ use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;
-use haypile_commands::host::Reload;
+use haypile_commands::host::{GroupOrder, Reload};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::Store;
@@ -72,11 +72,11 @@ pub(crate) struct Facts {
 enum Work {
     /// A backup that was asked for then.
     Backup(Instant),
-    Reload(Reload, Waiter),
+    Reload(Reload, Box<Waiter>),
 }
 
-/// A session that waits for a backup.
-struct Waiter {
+/// A session that waits for a thread.
+pub(crate) struct Waiter {
     session: u64,
     state: SessionState,
     inbox: Arc<Inbox>,
@@ -90,7 +90,7 @@ struct State {
     /// The thread has it in hand.
     is_begun: bool,
     /// Sessions that want the data opened again, which this thread does, too.
-    reloads: VecDeque<(Reload, Waiter)>,
+    reloads: VecDeque<(Reload, Box<Waiter>)>,
     /// A backup is to begin when the transactions that asked for it have ended.
     scheduled: bool,
     /// Backups that were begun since the start.
@@ -254,7 +254,7 @@ impl Backups {
 }
 
 impl Waiter {
-    fn tell(self, reply: Reply) {
+    pub(crate) fn tell(self, reply: Reply) {
         let Waiter { session, state, inbox } = self;
         let finished = Finished {
             state,
@@ -329,8 +329,15 @@ impl WorkerState {
 
     /// DEBUG RELOAD and its like: the session goes on when the data are open again.
     pub(crate) fn reload(&mut self, engine: &Engine, session: &mut Session, how: Reload) -> Next {
-        engine.backups.state().reloads.push_back((how, self.waiter_for(session)));
+        engine.backups.state().reloads.push_back((how, Box::new(self.waiter_for(session))));
         engine.backups.changed.notify_all();
+        self.wait_for_thread(session)
+    }
+
+    /// An order to the server's group: the session goes on when it is carried out.
+    pub(crate) fn order(&mut self, engine: &Engine, session: &mut Session, what: GroupOrder) -> Next {
+        session.waits_for_order = true;
+        engine.group.give_order(what, self.waiter_for(session));
         self.wait_for_thread(session)
     }
 

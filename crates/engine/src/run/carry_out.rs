@@ -85,7 +85,7 @@ impl Engine {
             Act::Shutdown(how) => self.request_shutdown(how)?,
             Act::AbortShutdown => return Err(Error::text("ERR No shutdown in progress.")),
             Act::Session(_) | Act::Publish { .. } => unreachable!("the session's state has these"),
-            Act::Reload(_) | Act::Wait(_) => unreachable!("the session waits for these itself"),
+            Act::Reload(_) | Act::Order(_) | Act::Wait(_) => unreachable!("the session waits for these itself"),
             act => unreachable!("{act:?} is about users"),
         }
         Ok(None)

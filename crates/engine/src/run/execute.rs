@@ -273,6 +273,9 @@ impl WorkerState {
         if let Some(how) = session.state.reload.take() {
             return Ok(self.reload(engine, session, how));
         }
+        if let Some(order) = session.state.order.take() {
+            return Ok(self.order(engine, session, order));
+        }
         if session.state.handed_over.is_some() {
             return Ok(Next::HandOver);
         }

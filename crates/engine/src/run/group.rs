@@ -5,13 +5,18 @@
 //! says who has a slot. A leader that has lost its office opens its data again, without what its group did not agree
 //! on: a client that waited for a reply then is disconnected, as nobody knows what became of its call.
 
+use crate::run::backups::Waiter;
 use crate::run::engine::Engine;
 use crate::sync::{Mutex, MutexGuard, lock};
-use haypile_commands::{Body, Control, Entry};
+use haypile_commands::host::GroupOrder;
+use haypile_commands::{Body, Control, Entry, Error};
 use haypile_log::Index;
-use haypile_resp as resp;
+use haypile_resp::{self as resp, Reply};
 use haypile_store::slot_of;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
 
 /// The member that leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,8 +44,10 @@ pub struct GroupFacts {
     pub commit: u64,
     /// The last record that is committed.
     pub committed: Index,
-    /// The other members: number, address, the last entry that it is known to have, and whether it was heard of lately.
-    pub peers: Vec<(u64, String, u64, bool)>,
+    /// All members.
+    pub members: Vec<MemberFacts>,
+    /// The copies of a leader's data that this member has put in the place of its own.
+    pub copies: u64,
     /// How often this member was elected.
     pub elections: u64,
     /// How often it has opened its data again.
@@ -49,9 +56,64 @@ pub struct GroupFacts {
     pub fault: Option<String>,
 }
 
+/// The facts about one member of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberFacts {
+    pub id: u64,
+    /// host:port.
+    pub address: String,
+    /// `voter`, `learner`, `joining` or `leaving`.
+    pub part: &'static str,
+    /// The facts that a leader knows of another member.
+    pub seen: Option<MemberSeen>,
+}
+
+/// A member, as its leader sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberSeen {
+    /// The last entry that it is known to have.
+    pub matched: u64,
+    /// Whether it was heard of lately.
+    pub is_heard: bool,
+    /// Whether it needs a copy of the data.
+    pub needs_copy: bool,
+}
+
+/// An order to the group, and the session that waits for it.
+pub struct Order {
+    pub what: GroupOrder,
+    waiter: Option<Waiter>,
+}
+
+impl Order {
+    /// Ends the wait: the order was carried out, or was not for this reason.
+    pub fn answer(mut self, outcome: Result<(), String>) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Result<(), String>) {
+        if let Some(waiter) = self.waiter.take() {
+            waiter.tell(match outcome {
+                Ok(()) => Reply::ok(),
+                Err(why) => Reply::error(format!("ERR {}", why.replace(['\r', '\n'], " "))),
+            });
+        }
+    }
+}
+
+impl Drop for Order {
+    /// An order that nobody answers may have been carried out, or may be.
+    fn drop(&mut self) {
+        self.tell(Err("this member leads no more, and what became of the order is unknown".into()));
+    }
+}
+
 /// See the file's head.
 #[derive(Default)]
 pub struct Group {
+    orders: Mutex<Vec<Order>>,
+    /// Has the member look at the orders.
+    bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     leader: Mutex<Leader>,
     facts: Mutex<Option<GroupFacts>>,
     is_member: AtomicBool,
@@ -65,6 +127,24 @@ impl Group {
     /// Returns whether the server is in a group: from its start to its end.
     pub fn is_member(&self) -> bool {
         self.is_member.load(Ordering::Relaxed)
+    }
+
+    /// Has `bell` rung when there are orders; once, before clients are served.
+    pub fn call_by(&self, bell: Box<dyn Fn() + Send + Sync>) {
+        let is_first = self.bell.set(bell).is_ok();
+        assert!(is_first, "a member begins once");
+    }
+
+    pub(crate) fn give_order(&self, what: GroupOrder, waiter: Waiter) {
+        lock(&self.orders).push(Order { what, waiter: Some(waiter) });
+        if let Some(bell) = self.bell.get() {
+            bell();
+        }
+    }
+
+    /// Returns the orders that were given since the last call.
+    pub fn take_orders(&self) -> Vec<Order> {
+        std::mem::take(&mut lock(&self.orders))
     }
 
     /// Notes the facts of a member.
@@ -97,6 +177,21 @@ impl Engine {
         }
     }
 
+    /// Returns an order that this server can give.
+    ///
+    /// # Errors
+    /// The server does not lead a group.
+    pub(crate) fn expect_leader(&self, order: GroupOrder) -> Result<GroupOrder, Error> {
+        if !self.group.is_member() {
+            return Err(Error::text("ERR this server is in no Raft group"));
+        }
+        match &*self.group.leader() {
+            Leader::Here => Ok(order),
+            Leader::Unknown => Err(Error::text(CLUSTERDOWN)),
+            Leader::At(address) => Err(Error::text(format!("MOVED 0 {address}"))),
+        }
+    }
+
     /// Returns the error of a command that the leader has to run, and who that is.
     pub(crate) fn redirect(&self, entry: &Entry, args: resp::Args<'_>) -> Option<String> {
         if matches!(entry.command.body, Body::Engine(_)) {
@@ -105,7 +200,7 @@ impl Engine {
         }
         match &*self.group.leader() {
             Leader::Here => None,
-            Leader::Unknown => Some("CLUSTERDOWN The cluster is down".to_owned()),
+            Leader::Unknown => Some(CLUSTERDOWN.to_owned()),
             Leader::At(address) => {
                 let args = haypile_commands::Args::from(args);
                 let slot = entry.command.keys(args).next().map_or(0, |(at, _)| slot_of(args.get(at)).0);
@@ -130,6 +225,22 @@ impl Engine {
     /// A text for people. The server is told to stop.
     pub fn rebuild_group(&self, keep: Index) -> Result<(), String> {
         let _data = lock(&self.replication.data);
-        self.open_group_again(keep)
+        self.open_group_again(keep, &mut || Ok(()))
+    }
+
+    /// Puts other data in the place of a member's, by `put`, while they are closed, and opens them. Blocks for as long
+    /// as it takes: nobody is served meanwhile.
+    ///
+    /// # Errors
+    /// A text for people. The data that are there are open, or the server is told to stop.
+    pub fn exchange_group(&self, put: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        let mut done = Ok(());
+        self.open_group_again(Index(u64::MAX), &mut || {
+            // What failed is told behind the opening of what is there.
+            done = put();
+            Ok(())
+        })?;
+        done
     }
 }

@@ -99,8 +99,13 @@ impl Engine {
         exchanged
     }
 
-    /// Abandons the data of a member of a consensus group and opens them again. The caller holds the lock of the data.
-    pub(crate) fn open_group_again(&self, keep: Index) -> Result<(), String> {
+    /// Abandons the data of a member of a consensus group and opens them again, with `between` in between. The caller
+    /// holds the lock of the data.
+    pub(crate) fn open_group_again(
+        &self,
+        keep: Index,
+        between: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<(), String> {
         let _no_backup = lock(&self.replication.backup);
         let opener = self.opener.get().ok_or("this server cannot open its data again")?;
         let old = self.store_arc().ok_or("the data are not loaded")?;
@@ -112,7 +117,10 @@ impl Engine {
             }
         };
         old.abandon();
-        let exchanged = self.put_in_place(old, Ok(()), &mut || opener.open_group(keep));
+        let exchanged = self.put_in_place(old, Ok(()), &mut || {
+            between()?;
+            opener.open_group(keep)
+        });
         if let (Ok(()), Some(store)) = (&exchanged, self.store()) {
             opener.opened(&store);
         }

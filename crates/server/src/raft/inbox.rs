@@ -3,7 +3,7 @@
 use haypile_raft::Envelope;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Messages that may wait, and their bytes: who sends more waits with the rest in its connection.
 const MESSAGES_MAX: usize = 4096;
@@ -15,6 +15,8 @@ struct State {
     bytes: usize,
     /// Members to which a message was lost.
     lost: BTreeSet<u64>,
+    /// The end of a fetch: the last entry of the copy, if there is one.
+    fetched: Option<Option<(u64, u64)>>,
     progress: bool,
     closing: bool,
     /// The member is to end, and has not been told.
@@ -36,7 +38,9 @@ pub struct Inbox {
 pub struct Told {
     pub messages: Vec<Envelope>,
     pub lost: BTreeSet<u64>,
-    /// The log has got further, or reads wait.
+    /// A fetch has ended; with the last entry of the copy, term and number, if it has brought one.
+    pub fetched: Option<Option<(u64, u64)>>,
+    /// The log has got further, reads wait, or there are orders.
     pub progress: bool,
     pub closing: bool,
 }
@@ -46,7 +50,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The log has got further, or reads wait.
+    /// The log has got further, reads wait, or there are orders.
     pub fn on_progress(&self) {
         let mut state = self.state();
         if !std::mem::replace(&mut state.progress, true) {
@@ -60,6 +64,12 @@ impl Inbox {
         if state.lost.insert(to) {
             self.filled.notify_one();
         }
+    }
+
+    /// A fetch has ended.
+    pub fn on_fetched(&self, copy: Option<(u64, u64)>) {
+        self.state().fetched = Some(copy);
+        self.on_progress();
     }
 
     /// Puts a message of so many bytes into the inbox, when there is room. False when the member ends.
@@ -90,6 +100,7 @@ impl Inbox {
         Told {
             messages: state.messages.drain(..).map(|(envelope, _)| envelope).collect(),
             lost: std::mem::take(&mut state.lost),
+            fetched: state.fetched.take(),
             progress: std::mem::take(&mut state.progress),
             closing: state.closing,
         }
@@ -102,6 +113,20 @@ impl Inbox {
         drop(state);
         self.filled.notify_all();
         self.emptied.notify_all();
+    }
+
+    /// Waits for so long, or until the member is to end; returns whether it is.
+    pub fn wait_for_close(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut state = self.state();
+        while !state.closing {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.emptied.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.closing
     }
 
     /// Whether the member is to end.

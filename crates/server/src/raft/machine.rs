@@ -1,9 +1,11 @@
 //! A member's log and data: the engine's store, whose records take effect under the locks of their keys.
 
+use crate::datadir;
 use haypile_engine::{Engine, FollowerLocks, Leader};
 use haypile_log::{Index, Kind, Log, Reader, Record};
 use haypile_raft::{Fault, Machine};
 use haypile_store::{FollowError, Store};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,6 +40,16 @@ fn fault(error: FollowError) -> Fault {
     }
 }
 
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Puts the copy that was fetched in the place of the data.
+fn put(dir: &Path) -> Result<(), String> {
+    datadir::mark_incoming(dir)??;
+    datadir::adopt_incoming(dir).map(drop)
+}
+
 impl<'a> Data<'a> {
     /// Takes the engine's store as it is. `goes_on` says no when the server ends.
     ///
@@ -47,6 +59,12 @@ impl<'a> Data<'a> {
         let mut data = Data { engine, store: None, version: 0, reader: None, goes_on, again, rebuilds: 0 };
         data.take_store()?;
         Ok(data)
+    }
+
+    /// Has no command begin on data that are about to be others, and lets go of these.
+    fn let_go(&mut self) {
+        self.engine.set_leader(Leader::Unknown);
+        (self.store, self.reader) = (None, None);
     }
 
     fn take_store(&mut self) -> Result<(), Fault> {
@@ -71,6 +89,14 @@ impl Machine for Data<'_> {
         self.store().applied_through()
     }
 
+    fn members(&self) -> Option<Arc<[u8]>> {
+        self.store().members()
+    }
+
+    fn change_members(&mut self, members: &[u8]) -> Result<(), Fault> {
+        self.store().change_members(now_ms(), members).map(drop).map_err(fault)
+    }
+
     fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault> {
         let since = Instant::now();
         loop {
@@ -82,8 +108,7 @@ impl Machine for Data<'_> {
     }
 
     fn keep_own(&mut self, entry: (u64, u64), kind: Kind, body: &[u8]) -> Result<Index, Fault> {
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        self.store().keep_own(entry, kind, now_ms, body).map_err(fault)
+        self.store().keep_own(entry, kind, now_ms(), body).map_err(fault)
     }
 
     fn apply(&mut self, through: Index) -> Result<(), Fault> {
@@ -102,10 +127,16 @@ impl Machine for Data<'_> {
     }
 
     fn rebuild(&mut self, keep: Index, _: Index) -> Result<(), Fault> {
-        // No command begins on the data that come, which have less than those before.
-        self.engine.set_leader(Leader::Unknown);
-        (self.store, self.reader) = (None, None);
+        self.let_go();
         self.engine.rebuild_group(keep).map_err(Fault::Refused)?;
+        self.rebuilds += 1;
+        self.take_store()
+    }
+
+    fn install(&mut self) -> Result<(), Fault> {
+        self.let_go();
+        let dir = self.engine.settings.config().dir.clone();
+        self.engine.exchange_group(&mut || put(&dir)).map_err(Fault::Refused)?;
         self.rebuilds += 1;
         self.take_store()
     }

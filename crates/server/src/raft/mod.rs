@@ -5,8 +5,10 @@
 //! told comes by the connections of the others. Records are read from the log by the threads that send them, so that
 //! the member's own thread neither copies nor waits.
 
+mod copy;
 mod inbox;
 mod machine;
+mod orders;
 mod peers;
 mod receive;
 mod thread;
@@ -15,18 +17,32 @@ use crate::mailbox::Mailbox;
 use crate::raft::inbox::Inbox;
 pub use crate::raft::peers::MEMBER;
 use crate::raft::peers::Peer;
+use crate::replication::Replication;
 use crate::socket::Socket;
 use crate::tls::Tls;
 use haypile_config::Config;
 use haypile_engine::Engine;
-use haypile_raft::{Members, Options, Rounds};
+use haypile_raft::{Configuration, Members, Options, Rounds};
 use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// The time between looks for copies that nobody fetches any more.
+const TIDY: Duration = Duration::from_secs(1);
+
+/// The pause behind a fetch that failed.
+const FETCH_PAUSE: Duration = Duration::from_secs(1);
+
+/// The most members that are heard of.
+const MEMBERS_MAX: usize = 64;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Ticks between two heartbeats of a leader: elections are drawn in ticks.
 const HEARTBEAT_TICKS: u64 = 2;
@@ -41,7 +57,13 @@ pub struct Raft {
     /// Whether clients are served: reads need a round.
     serves: AtomicBool,
     inbox: Inbox,
-    peers: OnceLock<Vec<Arc<Peer>>>,
+    /// The other members, by their numbers, each with a thread that sends.
+    peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
+    /// The addresses that members have named which this one may not know.
+    heard_of: Mutex<BTreeMap<u64, String>>,
+    own_address: Mutex<String>,
+    is_fetching: AtomicBool,
+    replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
 }
@@ -81,9 +103,6 @@ pub fn members(config: &Config) -> Result<Option<Members>, String> {
         };
     }
     let members = Members::parse(&config.raft.peers).map_err(|error| format!("'raft-peers': {error}"))?;
-    if members.get(config.raft.node_id).is_none() {
-        return Err(format!("'raft-peers' names no member {}, as 'raft-node-id' says", config.raft.node_id));
-    }
     if config.replication.replicaof.is_some() {
         return Err(
             "a member of a Raft group cannot be a replica: 'raft-node-id' and 'replicaof' exclude each other".into()
@@ -108,7 +127,7 @@ impl Raft {
     pub fn new(
         engine: &Arc<Engine>,
         mailboxes: &Arc<Vec<Arc<Mailbox>>>,
-        tls: &Arc<Tls>,
+        replication: &Arc<Replication>,
         config: &Config,
     ) -> Result<Arc<Raft>, String> {
         let tick_ms = (config.raft.heartbeat_ms / HEARTBEAT_TICKS).max(1);
@@ -123,13 +142,17 @@ impl Raft {
         }
         Ok(Arc::new(Raft {
             engine: engine.clone(),
-            tls: tls.clone(),
+            tls: replication.tls.clone(),
             member,
             tick: Duration::from_millis(tick_ms),
             rounds: Arc::default(),
             serves: AtomicBool::new(false),
             inbox: Inbox::default(),
-            peers: OnceLock::new(),
+            peers: Mutex::default(),
+            heard_of: Mutex::default(),
+            own_address: Mutex::default(),
+            is_fetching: AtomicBool::new(false),
+            replication: replication.clone(),
             running: Mutex::default(),
             mailboxes: mailboxes.clone(),
         }))
@@ -174,18 +197,94 @@ impl Raft {
     /// A thread cannot be started.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
         let Some(options) = &self.member else { return Ok(()) };
-        let others = options.members.iter().filter(|(id, _)| *id != options.id);
-        let peers: Vec<_> = others.map(|(id, peer)| Arc::new(Peer::new(id, &peer.address))).collect();
-        let mut running = self.running();
-        for peer in &peers {
-            let (raft, peer) = (self.clone(), peer.clone());
-            let name = format!("raft-to-{}", peer.id);
-            running.others.push(std::thread::Builder::new().name(name).spawn(move || peers::run(&raft, &peer))?);
+        if options.members.get(options.id).is_none() {
+            tracing::info!("'raft-peers' names no member {}: it waits for RAFT.NODE ADD", options.id);
         }
-        assert!(self.peers.set(peers).is_ok(), "a member begins once");
-        let raft = self.clone();
+        let bell = Arc::downgrade(self);
+        self.engine.group.call_by(Box::new(move || _ = bell.upgrade().map(|raft| raft.inbox.on_progress())));
+        let (raft, tidies) = (self.clone(), self.clone());
+        let mut running = self.running();
         running.member = Some(std::thread::Builder::new().name("raft".into()).spawn(move || thread::run(&raft))?);
+        let tidy = move || {
+            while !tidies.inbox.wait_for_close(TIDY) {
+                tidies.replication.tidy();
+            }
+        };
+        running.others.push(std::thread::Builder::new().name("raft-copies".into()).spawn(tidy)?);
         Ok(())
+    }
+
+    /// Sends to the members of a configuration, and to those that have named themselves and are in none that is known
+    /// here; to nobody else any more.
+    fn set_peers(self: &Arc<Self>, configuration: &Configuration) {
+        let own = self.member.as_ref().map_or(0, |options| options.id);
+        if let Some((peer, _)) = configuration.get(own) {
+            peer.address.clone_into(&mut lock(&self.own_address));
+        }
+        let mut wanted = lock(&self.heard_of).clone();
+        wanted.extend(configuration.iter().map(|(id, peer, _)| (id, peer.address.clone())));
+        wanted.retain(|id, address| *id != own && !address.is_empty());
+        let mut peers = lock(&self.peers);
+        peers.retain(|id, peer| {
+            let stays = wanted.get(id) == Some(&peer.address);
+            if !stays {
+                peer.close();
+            }
+            stays
+        });
+        for (id, address) in wanted {
+            if let std::collections::btree_map::Entry::Vacant(place) = peers.entry(id) {
+                let peer = place.insert(Arc::new(Peer::new(id, &address))).clone();
+                let raft = self.clone();
+                let sends = move || peers::run(&raft, &peer);
+                match std::thread::Builder::new().name(format!("raft-to-{id}")).spawn(sends) {
+                    Ok(thread) => self.running().others.push(thread),
+                    Err(error) => tracing::error!("nothing is sent to member {id}: {error}"),
+                }
+            }
+        }
+    }
+
+    /// Returns the address by which the others know this member; empty while there is none.
+    fn own_address(&self) -> String {
+        lock(&self.own_address).clone()
+    }
+
+    /// Notes the address that a member has named. A member that came while this one was away can be answered so.
+    fn hear_of(&self, id: u64, address: &str) {
+        let mut heard_of = lock(&self.heard_of);
+        if address.is_empty()
+            || heard_of.get(&id).is_some_and(|known| known == address)
+            || heard_of.len() >= MEMBERS_MAX
+        {
+            return;
+        }
+        heard_of.insert(id, address.to_owned());
+        self.inbox.on_progress();
+    }
+
+    /// Fetches a copy of a member's data, unless one is being fetched.
+    fn fetch(self: &Arc<Self>, address: String) {
+        if self.is_fetching.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let raft = self.clone();
+        let fetches = move || {
+            let copy = copy::fetch(&raft, &address);
+            if let Err(error) = &copy {
+                tracing::warn!("the copy of the data of {address}: {error}");
+                raft.inbox.wait_for_close(FETCH_PAUSE);
+            }
+            raft.is_fetching.store(false, Ordering::Release);
+            raft.inbox.on_fetched(copy.ok());
+        };
+        match std::thread::Builder::new().name("raft-fetch".into()).spawn(fetches) {
+            Ok(thread) => self.running().others.push(thread),
+            Err(error) => {
+                tracing::error!("no copy can be fetched: {error}");
+                self.is_fetching.store(false, Ordering::Release);
+            }
+        }
     }
 
     /// Ends all threads. The event loops have ended.
@@ -194,7 +293,7 @@ impl Raft {
         let member = self.running().member.take();
         // A thread that panicked has said so already.
         member.into_iter().for_each(|thread| _ = thread.join());
-        self.peers.get().into_iter().flatten().for_each(|peer| peer.close());
+        lock(&self.peers).values().for_each(|peer| peer.close());
         let (threads, sockets) = {
             let mut running = self.running();
             (std::mem::take(&mut running.others), std::mem::take(&mut running.sockets))
@@ -204,7 +303,7 @@ impl Raft {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 
     /// Keeps a connection's handle, so that the connection ends with the server; and with what is returned.

@@ -120,13 +120,21 @@ pub fn run(raft: &Raft, peer: &Peer) {
     }
 }
 
+/// Returns host and port of an address.
+///
+/// # Errors
+/// The address is not host:port.
+pub fn address_of(address: &str) -> io::Result<(&str, u16)> {
+    let wrong = || Error::new(ErrorKind::InvalidInput, format!("{address} is not host:port"));
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    Ok((host.trim_start_matches('[').trim_end_matches(']'), port.parse().map_err(|_| wrong())?))
+}
+
 fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     let options = raft.member.as_ref().expect("a member has options");
     let config = raft.engine.settings.config();
-    let (host, port) = peer.address.rsplit_once(':').expect("addresses were read");
-    let port = port.parse().map_err(|_| Error::new(ErrorKind::InvalidInput, "its port is none"))?;
+    let (host, port) = address_of(&peer.address)?;
     let tls = if config.tls.cluster { Some(raft.tls.client().ok_or_else(not_configured)?) } else { None };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut remote = Remote::connect(host, port, ANSWER_MAX, tls)?;
     if !config.replication.masterauth.is_empty() {
         let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
@@ -139,7 +147,8 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     }
     let group = options.members.founding().to_string();
     let (from, to) = (options.id.to_string(), peer.id.to_string());
-    let words = [b"REPLCONF", MEMBER.as_bytes(), group.as_bytes(), from.as_bytes(), to.as_bytes()];
+    let own = raft.own_address();
+    let words = [b"REPLCONF", MEMBER.as_bytes(), group.as_bytes(), from.as_bytes(), to.as_bytes(), own.as_bytes()];
     if let Reply::Error(why) = remote.call(&words)? {
         return Err(Error::other(format!("it answers: {why}")));
     }

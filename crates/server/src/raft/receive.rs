@@ -50,7 +50,10 @@ impl Raft {
         socket.set_read_timeout(None)?;
         socket2::SockRef::from(socket.tcp()).set_keepalive(true)?;
         let from = match self.sender(words) {
-            Ok(from) => from,
+            Ok((from, address)) => {
+                self.hear_of(from, &address);
+                from
+            }
             Err(why) => {
                 socket.write_all(format!("-ERR {why}\r\n").as_bytes())?;
                 return Err(Error::new(ErrorKind::InvalidData, why));
@@ -65,22 +68,25 @@ impl Raft {
         self.take(socket, read, from)
     }
 
-    /// Returns the member that a request is from.
+    /// Returns the member that a request is from, and the address that it names.
     ///
     /// # Errors
     /// A text for people: this server is not in its group, or not the member that it is looking for.
-    fn sender(&self, words: &[Vec<u8>]) -> Result<u64, String> {
+    fn sender(&self, words: &[Vec<u8>]) -> Result<(u64, String), String> {
         let options = self.member.as_ref().ok_or("this server is in no group")?;
         let texts: Option<Vec<&str>> = words.iter().map(|word| std::str::from_utf8(word).ok()).collect();
-        let Some([_, group, from, to]) = texts.as_deref() else { return Err("the request is none of a member".into()) };
+        let Some([_, group, from, to, address]) = texts.as_deref() else {
+            return Err("the request is none of a member".into());
+        };
         if *group != options.members.founding().to_string() {
             return Err("this server is in another group: 'raft-peers' has to be the same on all members".into());
         }
         if *to != options.id.to_string() {
             return Err(format!("this server is member {} of the group", options.id));
         }
-        let from = from.parse().ok().filter(|from| *from != options.id && options.members.get(*from).is_some());
-        from.ok_or_else(|| "the group has no such other member".into())
+        // Members that came while this one was away are none that it knows.
+        let from = from.parse().ok().filter(|from| *from != options.id && *from > 0);
+        Ok((from.ok_or("it names no other member")?, (*address).to_owned()))
     }
 
     /// Takes the messages that come.

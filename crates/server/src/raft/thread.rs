@@ -1,12 +1,14 @@
 //! The thread that is the member: its clock, and the order in which it is told things.
 
 use crate::datadir;
-use crate::raft::Raft;
 use crate::raft::inbox::Told;
 use crate::raft::machine::Data;
-use haypile_engine::{GroupFacts, Leader};
+use crate::raft::orders::Orders;
+use crate::raft::{Raft, lock};
+use haypile_engine::{GroupFacts, Leader, MemberFacts, MemberSeen};
 use haypile_log::{DiskFiles, Index};
-use haypile_raft::{Ballot, Fault, Machine, Member, Options, Role, Standing};
+use haypile_raft::{Ballot, Configuration, Fault, Machine, Member, Options, Part, Peer, PeerStanding, Role, Standing};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ const TICKS_AT_ONCE: u32 = 3;
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// Is the member, to the end of the server.
-pub fn run(raft: &Raft) {
+pub fn run(raft: &Arc<Raft>) {
     let options = raft.member.as_ref().expect("a member has options");
     while !raft.inbox.is_closing() {
         let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
@@ -54,7 +56,7 @@ pub fn run(raft: &Raft) {
 
 /// A member that goes on.
 struct Turns<'a> {
-    raft: &'a Raft,
+    raft: &'a Arc<Raft>,
     options: &'a Options,
     member: Member<Data<'a>>,
     elections: u64,
@@ -62,11 +64,14 @@ struct Turns<'a> {
     confirmed: u64,
     /// The role, the leader and the number of times that data were opened again, of which the engine was told.
     shown: Option<(Role, u64, u64)>,
+    orders: Orders,
+    /// The members and addresses to which threads send, and how many members were heard of then.
+    sends_to: Option<(Configuration, usize)>,
 }
 
 impl<'a> Turns<'a> {
     fn begin(
-        raft: &'a Raft,
+        raft: &'a Arc<Raft>,
         options: &'a Options,
         goes_on: &'a dyn Fn() -> bool,
         again: &'a dyn Fn(),
@@ -82,7 +87,10 @@ impl<'a> Turns<'a> {
         let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
         let member = Member::begin(options, ballot, data, raft.rounds.clone(), Box::new(random))?;
         tracing::info!("member {} of a group of {}: {:?}", options.id, options.members.len(), member.standing());
-        Ok(Turns { raft, options, member, elections: 0, confirmed: 0, shown: None })
+        let (orders, sends_to) = (Orders::default(), None);
+        let mut turns = Turns { raft, options, member, elections: 0, confirmed: 0, shown: None, orders, sends_to };
+        turns.look_at_peers();
+        Ok(turns)
     }
 
     fn run(mut self) -> Result<(), Fault> {
@@ -100,6 +108,9 @@ impl<'a> Turns<'a> {
             next_tick = next_tick.max(now);
             self.hear(told)?;
             self.release_reads();
+            self.take_orders()?;
+            self.look_at_peers();
+            self.look_for_copy();
             self.show(ticks > 0);
         }
     }
@@ -115,6 +126,14 @@ impl<'a> Turns<'a> {
         if told.progress {
             self.member.on_progress()?;
         }
+        if let Some(Some(entry)) = told.fetched {
+            let is_installed = self.member.install(entry)?;
+            tracing::info!(
+                "a copy through entry {} {}",
+                entry.1,
+                if is_installed { "is in place" } else { "is of no use" }
+            );
+        }
         self.send();
         Ok(())
     }
@@ -128,13 +147,46 @@ impl<'a> Turns<'a> {
     }
 
     fn send(&mut self) {
-        let peers = self.raft.peers.get().expect("they are there before the member begins");
-        for message in self.member.take_outgoing() {
+        let outgoing = self.member.take_outgoing();
+        if outgoing.is_empty() {
+            return;
+        }
+        let peers = lock(&self.raft.peers);
+        for message in outgoing {
             let to = message.to();
-            let is_sent = peers.iter().find(|peer| peer.id == to).is_some_and(|peer| peer.send(message));
+            let is_sent = peers.get(&to).is_some_and(|peer| peer.send(message));
             if !is_sent {
                 self.raft.inbox.on_lost(to);
             }
+        }
+    }
+
+    /// Begins the orders that were given, and answers those that are carried out.
+    fn take_orders(&mut self) -> Result<(), Fault> {
+        for order in self.raft.engine.group.take_orders() {
+            self.orders.begin(order, &mut self.member)?;
+            self.send();
+        }
+        self.orders.look(&self.member);
+        Ok(())
+    }
+
+    /// Has threads send to the members that there are now.
+    fn look_at_peers(&mut self) {
+        let heard_of = lock(&self.raft.heard_of).len();
+        let now = self.member.configuration();
+        if self.sends_to.as_ref().is_none_or(|(known, count)| known != now || *count != heard_of) {
+            self.raft.set_peers(now);
+            self.sends_to = Some((now.clone(), heard_of));
+        }
+    }
+
+    /// Has the copy fetched that the member needs.
+    fn look_for_copy(&self) {
+        let Some(wanted) = self.member.wanted_copy() else { return };
+        let known = self.member.configuration().get(wanted.from).map(|(peer, _)| peer.address.clone());
+        if let Some(address) = known.or_else(|| lock(&self.raft.heard_of).get(&wanted.from).cloned()) {
+            self.raft.fetch(address);
         }
     }
 
@@ -148,9 +200,9 @@ impl<'a> Turns<'a> {
             if role == Role::Leader && !was_leader {
                 self.elections += 1;
             }
-            let leader = match self.options.members.get(leader) {
+            let leader = match self.member.configuration().get(leader) {
                 _ if role == Role::Leader => Leader::Here,
-                Some(peer) if leader != self.options.id => Leader::At(peer.address.clone()),
+                Some((peer, _)) if leader != self.options.id => Leader::At(peer.address.clone()),
                 _ => Leader::Unknown,
             };
             tracing::info!("term {}: {role:?}, leader {leader:?}", self.member.standing().term);
@@ -163,7 +215,20 @@ impl<'a> Turns<'a> {
     }
 
     fn facts(&self, standing: &Standing) -> GroupFacts {
-        let address = |id: u64| self.options.members.get(id).map_or_else(String::new, |peer| peer.address.clone());
+        let seen = |id: u64| standing.peers.iter().find(|peer| peer.id == id);
+        let seen = |id: u64| {
+            seen(id).map(|&PeerStanding { matched, is_heard, needs_copy, .. }| MemberSeen {
+                matched,
+                is_heard,
+                needs_copy,
+            })
+        };
+        let of_member = |(id, peer, part): (u64, &Peer, Part)| MemberFacts {
+            id,
+            address: peer.address.clone(),
+            part: part.name(),
+            seen: seen(id),
+        };
         GroupFacts {
             node_id: self.options.id,
             role: match standing.role {
@@ -178,7 +243,8 @@ impl<'a> Turns<'a> {
             last: standing.last,
             commit: standing.commit,
             committed: standing.committed,
-            peers: standing.peers.iter().map(|(id, matched, heard)| (*id, address(*id), *matched, *heard)).collect(),
+            members: self.member.configuration().iter().map(of_member).collect(),
+            copies: standing.copies,
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,
             fault: None,

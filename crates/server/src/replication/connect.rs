@@ -75,7 +75,9 @@ fn connect_aside(replication: &Replication, other: &Master, goes_on: impl Fn() -
     let timeout = replication.timeout().min(ANSWER_MAX);
     let (tell, told) = channel();
     let Master { host, port } = other.clone();
-    let is_encrypted = replication.engine.settings.config().tls.replication;
+    let config = replication.engine.settings.config();
+    let is_member = replication.engine.group.is_member();
+    let is_encrypted = if is_member { config.tls.cluster } else { config.tls.replication };
     let tls = if is_encrypted { Some(replication.tls.client().ok_or_else(not_configured)?) } else { None };
     std::thread::Builder::new().name("connect".into()).spawn(move || {
         // The connection is dropped if nobody wants it any more.

@@ -4,7 +4,7 @@
 use crate::backups::{Backups, check_room};
 use crate::datadir;
 use haypile_config::Settings;
-use haypile_log::{DirectoryId, Hold};
+use haypile_log::{DirectoryId, Hold, Index};
 use haypile_replication::manifest::is_path;
 use haypile_replication::{FileEntry, Manifest, Token};
 use haypile_store::Store;
@@ -49,15 +49,21 @@ impl Copies {
         Copies { settings, copies: Mutex::default(), making: Mutex::default() }
     }
 
-    /// Makes a copy of the data as of now, of the store of this version, unless another one was made meanwhile. Blocks
-    /// for as long as it takes; asks `goes_on` now and then.
+    /// Makes a copy of the data as of now, of the store of this version, unless another one was made meanwhile that has
+    /// the record `through`. Blocks for as long as it takes; asks `goes_on` now and then.
     ///
     /// # Errors
     /// A text for people. Nothing is left then.
-    pub fn make(&self, store: &Store, version: u64, goes_on: &dyn Fn() -> bool) -> Result<Arc<Copy>, String> {
+    pub fn make(
+        &self,
+        store: &Store,
+        version: u64,
+        through: Index,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Arc<Copy>, String> {
         let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Another replica's may have been made meanwhile.
-        if let Some(copy) = self.get_recent(version) {
+        if let Some(copy) = self.get_recent(version, through) {
             return Ok(copy);
         }
         check_room(store)?;
@@ -80,11 +86,13 @@ impl Copies {
         Ok(copy)
     }
 
-    /// Returns a copy that was made lately of the store of this version, if there is one: a replica that comes back, or
-    /// others that come at the same time, need no new one.
-    pub fn get_recent(&self, version: u64) -> Option<Arc<Copy>> {
+    /// Returns a copy that was made lately of the store of this version, with this record, if there is one: a replica
+    /// that comes back, or others that come at the same time, need no new one.
+    pub fn get_recent(&self, version: u64, through: Index) -> Option<Arc<Copy>> {
         let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = copies.values().filter(|copy| copy.version == version && copy.made.elapsed() < KEPT);
+        let is_one =
+            |copy: &&Arc<Copy>| copy.version == version && copy.made.elapsed() < KEPT && copy.manifest.index >= through;
+        let recent = copies.values().filter(is_one);
         let copy = recent.max_by_key(|copy| copy.made).cloned();
         copy.inspect(|copy| copy.use_now())
     }

@@ -45,7 +45,12 @@ impl Feed {
         let replication = self.replication.clone();
         let _shown = show(&replication.engine, ClientType::Replica, &self.names, &self.socket);
         let served = match Request::parse(words) {
+            // Its log has records that may be taken back.
+            Some(Request::Follow { .. }) if replication.engine.group.is_member() => {
+                self.refuse("a member of a Raft group has no replicas")
+            }
             Some(Request::Follow { port, address, at }) => self.follow(port, address, at),
+            Some(Request::Copy) => self.copy(),
             Some(Request::Fetch(token)) => self.send_files(token),
             None => self.refuse("the request is none that this version knows"),
         };
@@ -153,22 +158,42 @@ impl Feed {
         served
     }
 
+    /// Sends a new copy.
+    fn copy(&mut self) -> io::Result<()> {
+        let replication = self.replication.clone();
+        self.socket.set_write_timeout(Some(replication.timeout()))?;
+        let (version, mut out) = (replication.version(), Outgoing::new(self.socket.clone()));
+        let Some(last) = replication.engine.store().map(|store| store.log().confirmed()) else {
+            return self.refuse("the data are not loaded");
+        };
+        match self.make_copy(version, last, &mut out)? {
+            Ok(copy) => self.serve_copy(&copy, version, Index(0), out),
+            Err(why) => self.refuse(&format!("no copy can be made: {why}")),
+        }
+    }
+
     /// Has a copy made, or takes one that was made lately, names its files, and keeps it until the connection ends.
     fn send_copy(&mut self, version: u64, why: FullReason, mut out: Outgoing) -> io::Result<()> {
         let replication = self.replication.clone();
-        let copy = match replication.copies.get_recent(version) {
+        let copy = match replication.copies.get_recent(version, Index(0)) {
             Some(copy) => copy,
-            None => match self.make_copy(version, &mut out)? {
+            None => match self.make_copy(version, Index(0), &mut out)? {
                 Ok(copy) => copy,
                 Err(why) => return self.refuse(&format!("no copy can be made: {why}")),
             },
         };
+        self.serve_copy(&copy, version, why.shared(), out)
+    }
+
+    /// Names the files of a copy, and keeps it until the connection ends.
+    fn serve_copy(&mut self, copy: &Arc<Copy>, version: u64, shared: Index, mut out: Outgoing) -> io::Result<()> {
+        let replication = self.replication.clone();
         let (files, bytes) = (copy.manifest.files.len(), copy.manifest.bytes());
         tracing::info!("replica {} fetches a copy: {files} files, {bytes} bytes", self.host);
         replication.engine.replication.note_downstream(self.number, |replica| {
             replica.state = DownstreamState::SendCopy;
         });
-        out.send(&Frame::Copy { shared: why.shared(), manifest: copy.manifest.encode().as_bytes() })?;
+        out.send(&Frame::Copy { shared, manifest: copy.manifest.encode().as_bytes() })?;
         out.flush()?;
         // The replica ends the connection when it has the files. It does not read meanwhile.
         self.socket.set_read_timeout(Some(HEARTBEAT))?;
@@ -196,14 +221,14 @@ impl Feed {
     ///
     /// # Errors
     /// The outer one: the connection broke. The inner one, a text for people: there is no copy.
-    fn make_copy(&self, version: u64, out: &mut Outgoing) -> io::Result<Result<Arc<Copy>, String>> {
+    fn make_copy(&self, version: u64, through: Index, out: &mut Outgoing) -> io::Result<Result<Arc<Copy>, String>> {
         let replication = &self.replication;
         let Some(store) = replication.engine.store_arc() else { return Ok(Err("the data are not loaded".into())) };
         let store = &*store;
         std::thread::scope(|threads| {
             let (tell, told) = channel();
             threads.spawn(move || {
-                let made = replication.copies.make(store, version, &|| replication.goes_on(version));
+                let made = replication.copies.make(store, version, through, &|| replication.goes_on(version));
                 // The connection may have ended meanwhile.
                 let _ = tell.send(made);
             });

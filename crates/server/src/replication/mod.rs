@@ -4,18 +4,18 @@
 //! which may wait, and speaks frames (`haypile_replication::frame`). What either side decides is in that crate; what a
 //! record does is the store's.
 
-mod connect;
+pub mod connect;
 mod copies;
 mod failover;
 mod feed;
-mod fetch;
+pub mod fetch;
 mod link;
 mod progress;
 mod send;
 mod state;
 mod tail;
 mod unbuffered;
-mod wire;
+pub mod wire;
 
 use crate::replication::feed::Feed;
 pub use crate::replication::state::Replication;
@@ -55,10 +55,6 @@ impl Replication {
     /// by these names.
     pub fn serve(self: &Arc<Self>, socket: Socket, words: Vec<Vec<u8>>, read: Vec<u8>, names: Arc<Names>) {
         let serve = || -> io::Result<()> {
-            if self.engine.group.is_member() {
-                // Its log has records that may be taken back.
-                return Err(io::Error::other("a member of a Raft group has no replicas"));
-            }
             socket.tcp().set_nonblocking(false)?;
             let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
             let host = socket.tcp().peer_addr()?.ip().to_canonical().to_string();

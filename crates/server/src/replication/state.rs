@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The state: see the file's head.
 pub struct Replication {
-    pub(super) engine: Arc<Engine>,
+    pub engine: Arc<Engine>,
     /// The keys of connections to masters and of clients.
     pub tls: Arc<Tls>,
     /// The name of this process among those that follow each other.
@@ -95,7 +95,7 @@ impl Replication {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn engine_is_closing(&self) -> bool {
+    pub fn engine_is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
@@ -110,7 +110,7 @@ impl Replication {
     }
 
     /// Removes copies that are of no use any more: to be called about once a second.
-    pub(super) fn tidy(&self) {
+    pub fn tidy(&self) {
         if let Some(store) = self.engine.store() {
             self.copies.tidy(|hold| self.keeps_too_much(&store, hold).is_some());
         }
@@ -132,17 +132,17 @@ impl Replication {
     }
 
     /// The silence after which a connection is given up.
-    pub(super) fn timeout(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         Duration::from_secs(u64::from(self.engine.settings.config().replication.timeout_s))
     }
 
     /// Returns the master to follow, and a number that rises when it changes.
-    pub(super) fn wanted(&self) -> (Option<Master>, u64) {
+    pub fn wanted(&self) -> (Option<Master>, u64) {
         let state = self.state();
         (state.master.clone(), state.version)
     }
 
-    pub(super) fn is_wanted(&self, version: u64) -> bool {
+    pub fn is_wanted(&self, version: u64) -> bool {
         !self.engine_is_closing() && self.state().version == version
     }
 
@@ -219,7 +219,7 @@ impl State {
 }
 
 /// The registration of a connection to the master, as long as this lives.
-pub(super) struct Registered<'a>(&'a Replication, u64);
+pub struct Registered<'a>(&'a Replication, u64);
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {

@@ -12,6 +12,23 @@ use haypile_resp::Reply;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// An order to a Raft group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupOrder {
+    AddMember {
+        id: u64,
+        /// host:port.
+        address: String,
+    },
+    RemoveMember {
+        id: u64,
+    },
+    /// Has this member lead, or one that has most.
+    TransferLead {
+        to: Option<u64>,
+    },
+}
+
 /// A change of the client's session or of the server.
 ///
 /// Invariant: the engine carries an act out once, when the run that returned the act has taken effect. A run that is
@@ -73,6 +90,8 @@ pub enum Act {
     Follow(Option<(String, u16)>),
     /// Begins to hand the part of the master over. An error if there is no such replica, or it goes on already.
     Failover(Failover),
+    /// Gives an order to the server's Raft group; the session waits until it is carried out.
+    Order(GroupOrder),
     /// Puts a script into the cache, under its name.
     LoadScript {
         name: String,

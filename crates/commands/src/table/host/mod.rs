@@ -21,7 +21,7 @@ mod storage;
 mod tracking;
 mod users;
 
-pub use act::{Act, Answer};
+pub use act::{Act, Answer, GroupOrder};
 pub use clients::{ClientFilter, ClientType, Clients, Paused};
 pub use config::Config;
 pub use connection::{Connection, Library, Reached, Replies, SessionChange, Wait, WaitKind};

@@ -26,9 +26,6 @@ impl Replication for SessionHost<'_, '_> {
     }
 
     fn hello(&self) -> Option<Vec<String>> {
-        if self.engine.group.is_member() {
-            return None;
-        }
         self.engine.replication.hello()
     }
 }
