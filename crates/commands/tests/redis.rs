@@ -104,6 +104,7 @@ const ADDED_SINCE: &[&str] = &[
     "blmovem",
     "sunioncard",
     "sdiffcard",
+    "raft.cluster",
     "raft.info",
     "raft.node",
     "raft.transfer-leader",

@@ -13,7 +13,7 @@ fn damaged(what: impl Into<String>) -> Fault {
     Fault::Damaged(what.into())
 }
 
-/// Returns the entries of a log. Records from before the group are no entries.
+/// Returns the entries of a log.
 ///
 /// # Errors
 /// The log is damaged.
@@ -60,7 +60,9 @@ fn add(entries: &mut Option<Entries>, (span, change): Read) -> Result<(), Fault>
         Some(known) if span.number > 0 => {
             return Err(damaged(format!("entry {} of the log does not follow on entry {}", span.number, known.last())));
         }
-        // Records before the first entry that is known as a whole, or before the group.
+        // Records from before the group count as its first entry: a member without them gets a copy.
+        none if span.number == 0 => *none = Some(Entries::new(1, 1, span.last)),
+        // Records before the first entry that is known as a whole.
         none => *none = Some(Entries::new(span.term, span.number, span.last)),
     }
     Ok(())

@@ -44,6 +44,11 @@ pub fn ballot_file(dir: &Path) -> PathBuf {
     dir.join("raft.ballot")
 }
 
+/// Returns the file that says which member of a Raft group the server is.
+pub fn member_file(dir: &Path) -> PathBuf {
+    dir.join("raft.member")
+}
+
 /// Returns the file that reserves disk space for writes that make room.
 pub fn reserve_file(dir: &Path) -> PathBuf {
     dir.join("reserve")
@@ -157,6 +162,25 @@ pub fn adopt_incoming(dir: &Path) -> Result<bool, String> {
     };
     put().map_err(|error| format!("Can't put the master's data in place in {}: {error}", dir.display()))?;
     Ok(true)
+}
+
+/// Puts an empty directory's data in the place of the directory's own. Nothing may have these open. After a crash
+/// either are there.
+///
+/// # Errors
+/// A text for people.
+pub fn exchange_for_nothing(dir: &Path, engine: Engine) -> Result<(), String> {
+    let incoming = incoming_dir(dir);
+    let made = || -> std::io::Result<()> {
+        remove(&incoming)?;
+        for part in [incoming.clone(), log_dir(&incoming), base_dir(&incoming)] {
+            std::fs::create_dir(part)?;
+        }
+        write_format(&incoming, &Format::fresh(engine))
+    };
+    made().map_err(|error| format!("Can't make {}: {error}", incoming.display()))?;
+    mark_incoming(dir)??;
+    adopt_incoming(dir).map(drop)
 }
 
 /// Makes the names in a directory durable.

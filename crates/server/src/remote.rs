@@ -71,6 +71,14 @@ impl Target for Remote {
 }
 
 impl Remote {
+    /// Returns this end's address.
+    ///
+    /// # Errors
+    /// The operating system does not know it.
+    pub fn local_ip(&self) -> io::Result<std::net::IpAddr> {
+        Ok(self.socket.tcp().local_addr()?.ip().to_canonical())
+    }
+
     /// Connects to the server of a command line.
     ///
     /// # Errors

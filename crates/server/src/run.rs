@@ -12,7 +12,7 @@ use crate::logging::{self, Logging};
 use crate::mailbox::Mailbox;
 use crate::metrics;
 use crate::process::{self, PidFile};
-use crate::raft::{self, Raft};
+use crate::raft::{Identity, Raft};
 use crate::remote::Remotes;
 use crate::replication::{Replication, ToMasters};
 use crate::storage::{self, Budget};
@@ -98,7 +98,7 @@ fn start(
 
     let tls = Tls::start(&settings)?;
     let users = haypile_engine::users_of(&config, table.catalog())?;
-    raft::members(&config)?;
+    Identity::of(&config)?;
     let listeners = Listeners::bind(&config)?;
     let data_dir = DataDir::take(&config)?;
     let _pid_file = PidFile::write(&config);

@@ -2,7 +2,7 @@
 //! SET changes in them while the server runs.
 
 use crate::datadir;
-use crate::raft;
+use crate::raft::Identity;
 use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
 use haypile_engine::Engine;
 use haypile_log::Index;
@@ -113,11 +113,13 @@ pub fn open_through(
     let mut options = store_options(config, budget);
     options.log.follows = follows;
     options.log.keep_through = keep;
-    if let Some(members) = raft::members(config)? {
+    if let Some(identity) = Identity::of(config)? {
         (options.in_group, options.log.follows) = (true, true);
-        options.log.founding = Some(members.founding());
-        // Records name rows by the hashes of their keys, so that all members have one seed.
-        options.hash_seed = members.hash_seed();
+        if identity.begins_empty() {
+            options.log.founding = Some(identity.group);
+            // Records name rows by the hashes of their keys, so that all members have one seed.
+            options.hash_seed = identity.founding.hash_seed();
+        }
         // A member acknowledges what is on its disk, and nothing else.
         options.log.durability = haypile_log::Durability::Fsync;
         if config.log_retention_bytes == 0 {
@@ -275,7 +277,7 @@ fn apply_encoding_limits(store: &Store, config: &Config) {
 fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
     match name {
         name if EncodingLimit::of_directive(name).is_some() => apply_encoding_limits(store, config),
-        "durability" | "appendfsync" if !config.raft.is_member() => {
+        "durability" | "appendfsync" if !engine.group.is_member() => {
             store.log().set_durability(log_durability(config.durability));
         }
         "replicas-to-ack" | "replicas-to-ack-timeout" | "replicas-to-ack-on-timeout" => {

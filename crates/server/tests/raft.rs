@@ -245,6 +245,55 @@ fn members_come_and_go_while_the_group_serves() {
 }
 
 #[test]
+fn a_server_with_its_data_becomes_a_group_and_others_join_it() {
+    let alone = ["--enable-debug-command", "yes", "--raft-election-timeout", "300", "--raft-heartbeat-interval", "30"];
+    let dirs: Vec<_> = (0..3).map(|_| TempDir::new()).collect();
+    let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
+    let start = |at: usize| Server::start_at(dirs[at].path(), ports[at], &alone);
+    let mut servers: Vec<_> = (0..3).map(start).collect();
+    let address = |at: usize| format!("127.0.0.1:{}", ports[at]);
+    let mut first = servers[0].client();
+    fill(&mut first, 0);
+    assert_eq!(first.ask("SELECT 3"), "+OK\r\n");
+    assert_eq!(first.ask("SADD set a b c"), ":3\r\n");
+    let digest = first.ask("DEBUG DIGEST");
+    assert_eq!(first.ask("RAFT.NODE REMOVE 1"), "-ERR this server is in no Raft group\r\n");
+    assert_eq!(first.ask(&format!("RAFT.CLUSTER INIT {}", address(0))), "+OK\r\n");
+    assert_eq!(
+        first.ask(&format!("RAFT.CLUSTER INIT {}", address(0))),
+        "-ERR this server is in a Raft group already\r\n"
+    );
+    wait_until("it leads itself", || raft(&mut first, "role") == "leader");
+    assert_eq!(first.ask("DEBUG DIGEST"), digest, "its data are what they were");
+    let mut second = servers[1].client();
+    assert_eq!(second.ask("SET mine value"), "+OK\r\n");
+    let join = format!("RAFT.CLUSTER JOIN {}", address(0));
+    let refused = "-ERR this server has keys, which would be lost: empty it by FLUSHALL, or say FORCE\r\n";
+    assert_eq!(second.ask(&join), refused);
+    assert_eq!(second.ask("GET mine"), "$5\r\nvalue\r\n", "nothing has changed");
+    assert_eq!(second.ask(&format!("{join} FORCE")), "+OK\r\n");
+    // The third one asks a member that does not lead.
+    wait_until("the second knows the leader", || raft(&mut second, "leader_id") == "1");
+    assert_eq!(servers[2].client().ask(&format!("RAFT.CLUSTER JOIN {} AS {}", address(1), address(2))), "+OK\r\n");
+    let votes =
+        |client: &mut Client<TcpStream>| members(client).iter().filter(|line| line.contains("part=voter")).count();
+    wait_until("all vote", || votes(&mut first) == 3);
+    assert_eq!(first.ask("INCR counter"), ":1\r\n");
+    // Without directives they are what they were: one is killed, and another one leads.
+    servers.remove(0).kill();
+    let mut rest: Vec<_> = servers.iter().map(Server::client).collect();
+    wait_until("another one leads", || rest.iter_mut().any(|client| raft(client, "role") == "leader"));
+    let leader = rest.iter_mut().position(|client| raft(client, "role") == "leader").expect("one was found");
+    assert_eq!(rest[leader].ask("SELECT 3"), "+OK\r\n");
+    assert_eq!(rest[leader].ask("INCR counter"), ":2\r\n");
+    assert_eq!(rest[leader].ask("SCARD set"), ":3\r\n");
+    servers.insert(0, start(0));
+    let digests = || servers.iter().map(|server| server.client().ask("DEBUG DIGEST")).collect::<Vec<_>>();
+    wait_until("all have the same", || digests().windows(2).all(|pair| pair[0] == pair[1]));
+    assert_ne!(digests()[0], digest);
+}
+
+#[test]
 fn a_member_is_no_replica_and_opens_no_data_at_will() {
     let group = Group::start(&["--enable-debug-command", "yes"]);
     let mut client = group.client(group.leader());

@@ -5,6 +5,7 @@
 use crate::apply::ParsedEffects;
 use crate::follow::{FollowError, ROOM_WAIT, RecordLocks, damaged};
 use crate::role::Role;
+use crate::stop::Mode;
 use crate::store::Store;
 use crate::store::members_row;
 use haypile_log::{Body, Index, Kind, Next, Reader, Record, Through, body_crc, effects};
@@ -105,6 +106,14 @@ impl Store {
     /// Returns what the last change that was applied says of the group's members.
     pub fn members(&self) -> Option<Arc<[u8]>> {
         self.members.read().clone()
+    }
+
+    /// Says who the members are of the group that begins with this store, which is in none yet. Waits for room.
+    ///
+    /// # Errors
+    /// A text for people. Nothing has happened.
+    pub fn found_group(&self, members: &[u8]) -> Result<(), String> {
+        self.put_system(&[(&members_row(), Some(members))], Mode::Disk).map_err(|stop| format!("{stop:?}"))
     }
 
     /// Changes what is said of the group's members, as its leader: an entry of its own. Waits a moment for room.

@@ -1,4 +1,4 @@
-//! The commands of a Raft group's operators: RAFT.NODE, RAFT.TRANSFER-LEADER and RAFT.INFO.
+//! The commands of a Raft group's operators: RAFT.CLUSTER, RAFT.NODE, RAFT.TRANSFER-LEADER and RAFT.INFO.
 //!
 //! These commands give orders to the group's leader, and are answered when the group has carried them out.
 
@@ -8,7 +8,41 @@ use crate::host::{Act, Answer, GroupOrder, Host};
 use crate::table::{Arity, Body, Category, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 
-pub(crate) const COMMANDS: &[Command] = &[NODE, TRANSFER_LEADER, INFO];
+pub(crate) const COMMANDS: &[Command] = &[CLUSTER, NODE, TRANSFER_LEADER, INFO];
+
+const CLUSTER: Command = Command {
+    name: "raft.cluster",
+    since: "7.0.0",
+    group: Group::Cluster,
+    arity: Arity::at_least(3),
+    keys: Keys::NONE,
+    summary: "Makes this server the first member of a Raft group, with its data, or a member of one that is there.",
+    syntax: "operation=(init=(INIT address:string) | join=(JOIN through:string [AS address:string] [FORCE]))",
+    body: Body::Act(cluster),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::NoMulti, Flag::Stale],
+    ..Command::USUAL
+};
+
+fn cluster(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    let text = |at: usize| String::from_utf8_lossy(args.get(at)).into_owned();
+    if args.is(1, "init") && args.len() == 3 {
+        return Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Begin { address: text(2) })));
+    }
+    if !args.is(1, "join") {
+        return Err(Error::Syntax);
+    }
+    let (mut address, mut forces, mut at) = (None, false, 3);
+    while at < args.len() {
+        if args.is(at, "force") && !forces {
+            (forces, at) = (true, at + 1);
+        } else if args.is(at, "as") && at + 1 < args.len() && address.is_none() {
+            (address, at) = (Some(text(at + 1)), at + 2);
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Join { through: text(2), address, forces })))
+}
 
 const NODE: Command = Command {
     name: "raft.node",

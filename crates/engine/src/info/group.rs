@@ -12,6 +12,17 @@ pub(super) const FIELDS: &[Field] = &[
          group.",
     ),
     gauge("raft_node_id", |engine| number(engine, |facts| facts.node_id), "This server's number in its group."),
+    text("raft_group", |engine| of(engine, |facts| facts.group.clone(), String::new()), "The name of the group."),
+    text(
+        "raft_founding",
+        |engine| of(engine, |facts| facts.founding.clone(), String::new()),
+        "The members with which the group has begun.",
+    ),
+    text(
+        "raft_leader_address",
+        |engine| of(engine, |facts| facts.leader_address.clone(), String::new()),
+        "The leader's address; empty if none is known.",
+    ),
     gauge("raft_leader_id", |engine| number(engine, |facts| facts.leader), "The leader's number; 0 if none is known."),
     gauge("raft_term", |engine| number(engine, |facts| facts.term), "The term."),
     gauge("raft_first_entry", |engine| number(engine, |facts| facts.first), "The oldest entry that the log has."),

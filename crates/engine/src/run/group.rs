@@ -8,11 +8,11 @@
 use crate::run::backups::Waiter;
 use crate::run::engine::Engine;
 use crate::sync::{Mutex, MutexGuard, lock};
-use haypile_commands::host::GroupOrder;
+use haypile_commands::host::{GroupOrder, Reload};
 use haypile_commands::{Body, Control, Entry, Error};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
-use haypile_store::slot_of;
+use haypile_store::{Counter, Store, slot_of};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,6 +34,11 @@ pub enum Leader {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupFacts {
     pub node_id: u64,
+    /// The name of the group, and the members with which it has begun.
+    pub group: String,
+    pub founding: String,
+    /// host:port; empty where no leader is known.
+    pub leader_address: String,
     pub role: &'static str,
     pub term: u64,
     /// 0 where none is known.
@@ -180,10 +185,17 @@ impl Engine {
     /// Returns an order that this server can give.
     ///
     /// # Errors
-    /// The server does not lead a group.
-    pub(crate) fn expect_leader(&self, order: GroupOrder) -> Result<GroupOrder, Error> {
-        if !self.group.is_member() {
-            return Err(Error::text("ERR this server is in no Raft group"));
+    /// The server does not lead a group; or it is in one, or a replica, and is to become a member.
+    pub(crate) fn expect_order(&self, order: GroupOrder) -> Result<GroupOrder, Error> {
+        let begins = matches!(order, GroupOrder::Begin { .. } | GroupOrder::Join { .. });
+        match (begins, self.group.is_member()) {
+            (true, true) => return Err(Error::text("ERR this server is in a Raft group already")),
+            (true, false) if self.is_replica() => {
+                return Err(Error::text("ERR this server is a replica: REPLICAOF NO ONE first"));
+            }
+            (true, false) => return Ok(order),
+            (false, false) => return Err(Error::text("ERR this server is in no Raft group")),
+            (false, true) => {}
         }
         match &*self.group.leader() {
             Leader::Here => Ok(order),
@@ -226,6 +238,39 @@ impl Engine {
     pub fn rebuild_group(&self, keep: Index) -> Result<(), String> {
         let _data = lock(&self.replication.data);
         self.open_group_again(keep, &mut || Ok(()))
+    }
+
+    /// Says in the data, which are in no group yet, who the members of the one are that begins with them.
+    ///
+    /// # Errors
+    /// A text for people: nothing has happened.
+    pub fn found_group(&self, members: &[u8]) -> Result<(), String> {
+        let store = self.store().ok_or("the data are not loaded")?;
+        store.found_group(members)
+    }
+
+    /// Returns whether any database has keys.
+    pub fn has_keys(&self) -> bool {
+        let has_keys = |store: &Store| {
+            store.counted_databases().into_iter().any(|database| store.counter(database, Counter::Keys) > 0)
+        };
+        self.store().is_some_and(|store| has_keys(&store))
+    }
+
+    /// Opens the data again as a member's, with `between` in between, which makes the server one. Blocks for as long as
+    /// it takes.
+    ///
+    /// # Errors
+    /// A text for people. The data are open as they were, or the server is told to stop.
+    pub fn become_member(&self, between: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        let mut done = Ok(());
+        self.open_again(Reload::Base, false, &mut || {
+            // What failed is told behind the opening of what is there.
+            done = between();
+            Ok(())
+        })?;
+        done
     }
 
     /// Puts other data in the place of a member's, by `put`, while they are closed, and opens them. Blocks for as long

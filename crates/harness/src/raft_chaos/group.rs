@@ -150,8 +150,10 @@ impl<'a> Group<'a> {
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
         let present = self.nodes.iter().filter(|node| !node.is_removed);
         let members: Vec<Member> = present.map(|node| self.links.seen_by(number, node.member)).collect();
+        let founders = self.nodes.iter().map(|node| self.links.seen_by(number, node.member));
+        let founders: Vec<Member> = founders.collect();
         let node = &mut self.nodes[number];
-        let start = Start { node: node.member, members: &members, dir: &dir, joins: node.joins };
+        let start = Start { node: node.member, members: &members, founders: &founders, dir: &dir, joins: node.joins };
         let words = [self.links.prefix(number), self.system.command(&start)].concat();
         let clock = self.clock.as_ref();
         let variables = clock.map_or(Vec::new(), |clock| clock.variables(&node.place.file("clock")));

@@ -44,6 +44,8 @@ pub struct Start<'a> {
     pub node: Member,
     /// All members of the group as the node is to know them, the node among them.
     pub members: &'a [Member],
+    /// The members with which the group has begun.
+    pub founders: &'a [Member],
     pub dir: &'a Path,
     /// The node comes with an empty directory into a group that is there already.
     pub joins: bool,

@@ -5,7 +5,9 @@
 //! told comes by the connections of the others. Records are read from the log by the threads that send them, so that
 //! the member's own thread neither copies nor waits.
 
+mod change;
 mod copy;
+mod identity;
 mod inbox;
 mod machine;
 mod orders;
@@ -14,6 +16,7 @@ mod receive;
 mod thread;
 
 use crate::mailbox::Mailbox;
+pub use crate::raft::identity::Identity;
 use crate::raft::inbox::Inbox;
 pub use crate::raft::peers::MEMBER;
 use crate::raft::peers::Peer;
@@ -22,12 +25,13 @@ use crate::socket::Socket;
 use crate::tls::Tls;
 use haypile_config::Config;
 use haypile_engine::Engine;
-use haypile_raft::{Configuration, Members, Options, Rounds};
+use haypile_log::History;
+use haypile_raft::{Configuration, Options, Rounds};
 use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,7 +55,7 @@ const HEARTBEAT_TICKS: u64 = 2;
 pub struct Raft {
     engine: Arc<Engine>,
     tls: Arc<Tls>,
-    member: Option<Options>,
+    member: OnceLock<Place>,
     tick: Duration,
     rounds: Arc<Rounds>,
     /// Whether clients are served: reads need a round.
@@ -66,6 +70,12 @@ pub struct Raft {
     replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
+}
+
+/// The place of a member in its group.
+pub struct Place {
+    options: Options,
+    group: History,
 }
 
 /// The threads and connections of a member.
@@ -91,34 +101,6 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// Returns the members with which the configured group begins; None of a server that is in no group.
-///
-/// # Errors
-/// A text for people: they are not what they have to be.
-pub fn members(config: &Config) -> Result<Option<Members>, String> {
-    if !config.raft.is_member() {
-        return match config.raft.peers.is_empty() {
-            true => Ok(None),
-            false => Err("'raft-peers' names members, and 'raft-node-id' does not say which one this server is".into()),
-        };
-    }
-    let members = Members::parse(&config.raft.peers).map_err(|error| format!("'raft-peers': {error}"))?;
-    if config.replication.replicaof.is_some() {
-        return Err(
-            "a member of a Raft group cannot be a replica: 'raft-node-id' and 'replicaof' exclude each other".into()
-        );
-    }
-    if config.engine == haypile_config::Engine::Memory {
-        return Err(
-            "a member of a Raft group keeps its data: 'raft-node-id' and 'engine memory' exclude each other".into()
-        );
-    }
-    if 2 * config.raft.heartbeat_ms > config.raft.election_ms {
-        return Err("'raft-heartbeat-interval' is more than half of 'raft-election-timeout'".into());
-    }
-    Ok(Some(members))
-}
-
 impl Raft {
     /// Reads what the configuration says of a group.
     ///
@@ -131,19 +113,10 @@ impl Raft {
         config: &Config,
     ) -> Result<Arc<Raft>, String> {
         let tick_ms = (config.raft.heartbeat_ms / HEARTBEAT_TICKS).max(1);
-        let member = members(config)?.map(|members| Options {
-            id: config.raft.node_id,
-            members,
-            election_ticks: config.raft.election_ms.div_ceil(tick_ms) as usize,
-            heartbeat_ticks: (config.raft.heartbeat_ms / tick_ms) as usize,
-        });
-        if member.is_some() {
-            engine.set_leader(haypile_engine::Leader::Unknown);
-        }
-        Ok(Arc::new(Raft {
+        let raft = Arc::new(Raft {
             engine: engine.clone(),
             tls: replication.tls.clone(),
-            member,
+            member: OnceLock::new(),
             tick: Duration::from_millis(tick_ms),
             rounds: Arc::default(),
             serves: AtomicBool::new(false),
@@ -155,12 +128,56 @@ impl Raft {
             replication: replication.clone(),
             running: Mutex::default(),
             mailboxes: mailboxes.clone(),
-        }))
+        });
+        if let Some(identity) = Identity::of(config)? {
+            identity.keep(&config.dir).map_err(|error| {
+                format!("Can't write {}: {error}", crate::datadir::member_file(&config.dir).display())
+            })?;
+            raft.become_member(&identity);
+            engine.set_leader(haypile_engine::Leader::Unknown);
+        }
+        // The engine is the server's, which has this.
+        let to_raft = Arc::downgrade(&raft);
+        engine.group.call_by(Box::new(move || _ = to_raft.upgrade().map(|raft| raft.on_orders())));
+        Ok(raft)
+    }
+
+    /// Has the server be a member from now on; once.
+    fn become_member(&self, identity: &Identity) {
+        let raft = &self.engine.settings.config().raft;
+        let tick_ms = self.tick.as_millis() as u64;
+        let options = Options {
+            id: identity.id,
+            members: identity.founding.clone(),
+            election_ticks: raft.election_ms.div_ceil(tick_ms) as usize,
+            heartbeat_ticks: (raft.heartbeat_ms / tick_ms) as usize,
+        };
+        let is_first = self.member.set(Place { options, group: identity.group }).is_ok();
+        assert!(is_first, "a server becomes a member once");
+    }
+
+    /// Returns the member that this server is.
+    fn place(&self) -> &Place {
+        self.member.get().expect("the server is a member")
+    }
+
+    /// There are orders.
+    fn on_orders(self: &Arc<Self>) {
+        if self.is_member() {
+            return self.inbox.on_progress();
+        }
+        let raft = self.clone();
+        let carries_out = move || change::carry_out(&raft);
+        match std::thread::Builder::new().name("raft-order".into()).spawn(carries_out) {
+            Ok(thread) => self.running().others.push(thread),
+            // The orders are answered when they are dropped.
+            Err(error) => tracing::error!("an order cannot be carried out: {error}"),
+        }
     }
 
     /// Notes the progress of a store's log for the member.
     pub fn watch(self: &Arc<Self>, store: &Store) {
-        if self.member.is_some() {
+        if self.is_member() {
             let raft = Arc::downgrade(self);
             store.log().on_advance(Arc::new(move || _ = raft.upgrade().map(|raft| raft.inbox.on_progress())));
         }
@@ -169,7 +186,7 @@ impl Raft {
     /// Whether the server is in a group.
     #[inline]
     pub fn is_member(&self) -> bool {
-        self.member.is_some()
+        self.member.get().is_some()
     }
 
     /// Returns the round that proves what has been read by now; None where nothing can prove it.
@@ -196,12 +213,10 @@ impl Raft {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
-        let Some(options) = &self.member else { return Ok(()) };
+        let Some(Place { options, .. }) = self.member.get() else { return Ok(()) };
         if options.members.get(options.id).is_none() {
             tracing::info!("'raft-peers' names no member {}: it waits for RAFT.NODE ADD", options.id);
         }
-        let bell = Arc::downgrade(self);
-        self.engine.group.call_by(Box::new(move || _ = bell.upgrade().map(|raft| raft.inbox.on_progress())));
         let (raft, tidies) = (self.clone(), self.clone());
         let mut running = self.running();
         running.member = Some(std::thread::Builder::new().name("raft".into()).spawn(move || thread::run(&raft))?);
@@ -217,7 +232,7 @@ impl Raft {
     /// Sends to the members of a configuration, and to those that have named themselves and are in none that is known
     /// here; to nobody else any more.
     fn set_peers(self: &Arc<Self>, configuration: &Configuration) {
-        let own = self.member.as_ref().map_or(0, |options| options.id);
+        let own = self.place().options.id;
         if let Some((peer, _)) = configuration.get(own) {
             peer.address.clone_into(&mut lock(&self.own_address));
         }

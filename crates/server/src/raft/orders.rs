@@ -25,6 +25,7 @@ impl Orders {
                 member.change(&Change::Add { id: *id, address: address.clone() })?
             }
             GroupOrder::RemoveMember { id } => member.change(&Change::Remove { id: *id })?,
+            GroupOrder::Begin { .. } | GroupOrder::Join { .. } => Err("this server is in a Raft group already".into()),
             GroupOrder::TransferLead { to } => match target(member, *to) {
                 Ok(id) => {
                     *to = Some(id);
@@ -53,6 +54,7 @@ impl Orders {
                 GroupOrder::AddMember { id, .. } => member.configuration().get(*id).is_some(),
                 GroupOrder::RemoveMember { id } => member.configuration().get(*id).is_none(),
                 GroupOrder::TransferLead { to } => *to == Some(standing.leader),
+                GroupOrder::Begin { .. } | GroupOrder::Join { .. } => false,
             };
             let waits_for_other = matches!(order.what, GroupOrder::TransferLead { .. });
             match () {

@@ -4,9 +4,9 @@ use crate::datadir;
 use crate::raft::inbox::Told;
 use crate::raft::machine::Data;
 use crate::raft::orders::Orders;
-use crate::raft::{Raft, lock};
+use crate::raft::{Place, Raft, lock};
 use haypile_engine::{GroupFacts, Leader, MemberFacts, MemberSeen};
-use haypile_log::{DiskFiles, Index};
+use haypile_log::{DiskFiles, History, Index};
 use haypile_raft::{Ballot, Configuration, Fault, Machine, Member, Options, Part, Peer, PeerStanding, Role, Standing};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,10 +23,10 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// Is the member, to the end of the server.
 pub fn run(raft: &Arc<Raft>) {
-    let options = raft.member.as_ref().expect("a member has options");
+    let Place { options, group } = raft.place();
     while !raft.inbox.is_closing() {
         let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
-        let ended = Turns::begin(raft, options, &goes_on, &again).and_then(Turns::run);
+        let ended = Turns::begin(raft, options, *group, &goes_on, &again).and_then(Turns::run);
         raft.serves.store(false, Ordering::Release);
         raft.engine.set_leader(Leader::Unknown);
         let Err(fault) = ended else { return };
@@ -73,15 +73,16 @@ impl<'a> Turns<'a> {
     fn begin(
         raft: &'a Arc<Raft>,
         options: &'a Options,
+        group: History,
         goes_on: &'a dyn Fn() -> bool,
         again: &'a dyn Fn(),
     ) -> Result<Turns<'a>, Fault> {
         let data = Data::of(&raft.engine, goes_on, again)?;
         let dir = raft.engine.settings.config().dir.clone();
-        let (group, begins) = (data.log().history(), data.log().last() == Index(0));
-        let founding = options.members.founding();
-        if group != founding {
-            let what = format!("the data are of history {group}, and the group that 'raft-peers' names has {founding}");
+        let (history, begins) = (data.log().history(), data.log().last() == Index(0));
+        // A group that has begun with empty members has a history of its own.
+        if group == options.members.founding() && group != history {
+            let what = format!("the data are of history {history}, and the group that 'raft-peers' names has {group}");
             return Err(Fault::Damaged(what));
         }
         let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
@@ -231,6 +232,13 @@ impl<'a> Turns<'a> {
         };
         GroupFacts {
             node_id: self.options.id,
+            group: self.raft.place().group.to_string(),
+            founding: self.options.members.to_string(),
+            leader_address: self
+                .member
+                .configuration()
+                .get(standing.leader)
+                .map_or_else(String::new, |(peer, _)| peer.address.clone()),
             role: match standing.role {
                 Role::Follower => "follower",
                 Role::Candidate => "candidate",

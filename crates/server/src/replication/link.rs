@@ -46,6 +46,11 @@ pub fn run(replication: &Replication) {
     let mut pause = PAUSE_MIN;
     while !replication.engine_is_closing() {
         let (master, version) = replication.wanted();
+        if replication.engine.group.is_member() {
+            // The group says whose records the data follow.
+            replication.wait_for_change(version, Duration::from_secs(1));
+            continue;
+        }
         let Some(master) = master else {
             if let Err(why) = replication.engine.lead() {
                 tracing::error!("the data cannot lead yet: {why}");

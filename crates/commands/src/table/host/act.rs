@@ -23,6 +23,20 @@ pub enum GroupOrder {
     RemoveMember {
         id: u64,
     },
+    /// Makes the server the first member of a group, which has its data.
+    Begin {
+        /// host:port, of this server.
+        address: String,
+    },
+    /// Makes the server a member of the group that another server is in; its own data are given up.
+    Join {
+        /// host:port, of the other one.
+        through: String,
+        /// host:port, of this server; None for the way by which it reaches the other one.
+        address: Option<String>,
+        /// Whether that is so although it has keys.
+        forces: bool,
+    },
     /// Has this member lead, or one that has most.
     TransferLead {
         to: Option<u64>,

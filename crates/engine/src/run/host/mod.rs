@@ -65,7 +65,7 @@ impl SessionHost<'_, '_> {
                     return Err(Error::text("ERR data cannot be opened again inside a transaction"));
                 }
                 Act::Reload(how) => self.state.reload = Some(how),
-                Act::Order(order) => self.state.order = Some(self.engine.expect_leader(order)?),
+                Act::Order(order) => self.state.order = Some(self.engine.expect_order(order)?),
                 act @ (Act::SetUser { .. } | Act::DeleteUsers(_)) => {
                     if self.txn.is_some() {
                         self.draft_users(&act);

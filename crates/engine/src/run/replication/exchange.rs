@@ -33,6 +33,9 @@ impl Engine {
     /// A text for people. The data follow still, or are not open.
     pub fn lead(&self) -> Result<(), String> {
         let _data = lock(&self.replication.data);
+        if self.group.is_member() {
+            return Ok(());
+        }
         let store = self.store_arc().ok_or("the data are not loaded")?;
         if !store.follows() {
             if !store.takes_no_writes() {

@@ -1,13 +1,12 @@
 //! A group of Haypile servers by Raft. On a follower commands are answered by `-MOVED slot host:port`, without a quorum
 //! by `-CLUSTERDOWN`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::resp::{RespSession, ask};
-use super::single::back_up;
 use crate::client::info_field;
 use crate::raft_chaos::operation::{Kind, Session};
 use crate::raft_chaos::system::{Ability, Member, REPLY_MAX, Start, System};
@@ -48,13 +47,13 @@ impl System for Haypile {
     }
 
     fn can(&self, ability: Ability) -> bool {
-        // Members that change, leadership that is handed over and backups come when groups have them.
-        matches!(ability, Ability::Leads | Ability::Clock | Ability::FullDisk)
+        // A node with a backup in the place of its data may have forgotten what it has acknowledged: it takes no part.
+        !matches!(ability, Ability::Backup | Ability::OwnAddresses)
     }
 
     fn command(&self, start: &Start<'_>) -> Vec<String> {
         let peers: Vec<String> =
-            start.members.iter().map(|member| format!("{}@{}", id(*member), peer(*member))).collect();
+            start.founders.iter().map(|member| format!("{}@{}", id(*member), peer(*member))).collect();
         let node = start.node;
         let mut words = vec![self.binary.display().to_string(), "server".into()];
         let own = [
@@ -88,14 +87,15 @@ impl System for Haypile {
     }
 
     fn remove(&self, asked: Member, node: Member) -> Result<()> {
-        command(asked, &["RAFT.NODE", "REMOVE", &id(node).to_string()])
+        let removed = command(asked, &["RAFT.NODE", "REMOVE", &id(node).to_string()]);
+        if removed.as_ref().is_err_and(|error| error.to_string().contains(&peer(node))) {
+            // It leads, and is asked again when another one does.
+            command(node, &["RAFT.TRANSFER-LEADER"])?;
+        }
+        removed
     }
 
     fn add(&self, asked: Member, node: Member) -> Result<()> {
         command(asked, &["RAFT.NODE", "ADD", &id(node).to_string(), &peer(node)])
-    }
-
-    fn back_up(&self, node: Member, dir: &Path) -> Result<PathBuf> {
-        back_up(node, dir)
     }
 }

@@ -1,0 +1,163 @@
+//! Servers that become members while they run: a server with its data as the first one of a group, or as one more.
+
+use crate::datadir;
+use crate::raft::Raft;
+use crate::raft::identity::{Identity, check};
+use crate::raft::peers::{address_of, log_in};
+use crate::remote::Remote;
+use crate::tls::not_configured;
+use haypile_commands::host::GroupOrder;
+use haypile_engine::{Leader, Order};
+use haypile_log::{DirectoryId, DiskFiles, History};
+use haypile_raft::{Ballot, Members, Vote};
+use haypile_resp::Reply;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest time for each answer of another server, which may wait for its group.
+const ANSWER_MAX: Duration = Duration::from_secs(40);
+
+/// The other servers that are asked, one after the other, until one leads.
+const ASKED_MAX: usize = 5;
+
+/// How often the group is asked to take the server: others may come at the same time, one after the other.
+const TRIES_MAX: usize = 100;
+
+const TRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Carries out the orders of a server that is in no group.
+pub fn carry_out(raft: &Arc<Raft>) {
+    for mut order in raft.engine.group.take_orders() {
+        let done = match &mut order.what {
+            GroupOrder::Begin { address } => begin(raft, address),
+            GroupOrder::Join { through, address, forces } => join(raft, through, address.as_deref(), *forces),
+            _ => Err("this server is in no Raft group".into()),
+        };
+        if let Err(why) = &done {
+            tracing::warn!("the server does not become a member: {why}");
+        }
+        Order::answer(order, done);
+    }
+}
+
+fn member_of(address: &str, id: u64) -> Result<Members, String> {
+    Members::parse(&format!("{id}@{address}")).map_err(|error| error.to_string())
+}
+
+/// Makes the server, with all that it has, the first member of a group.
+fn begin(raft: &Arc<Raft>, address: &str) -> Result<(), String> {
+    let engine = &*raft.engine;
+    let config = engine.settings.config();
+    check(&config)?;
+    let founding = member_of(address, 1)?;
+    let mut group = History([0; 20]);
+    let parts = [DirectoryId::random().0, DirectoryId::random().0].concat();
+    group.0.copy_from_slice(&parts[..20]);
+    let identity = Identity { id: 1, group, founding };
+    // The record says who the members are; and there is one, so that the data have an end.
+    engine.found_group(identity.founding.to_string().as_bytes())?;
+    engine.become_member(&mut || {
+        Ballot::open(&DiskFiles, &datadir::ballot_file(&config.dir), group, 1, true)
+            .and_then(|mut ballot| ballot.store(Vote { term: 1, vote: 0 }))
+            .map_err(|fault| fault.to_string())?;
+        enter(raft, &identity, &config.dir)
+    })?;
+    tracing::info!("this server is member 1 of a group of its own, {group}");
+    raft.start().map_err(|error| error.to_string())
+}
+
+/// Makes the server a member of a group which another server is in. What it has is given up.
+fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) -> Result<(), String> {
+    let engine = &*raft.engine;
+    let config = engine.settings.config();
+    check(&config)?;
+    datadir::check_exchange(&config.dir)?;
+    if !forces && engine.has_keys() {
+        return Err("this server has keys, which would be lost: empty it by FLUSHALL, or say FORCE".into());
+    }
+    let (mut leader, facts) = find_leader(raft, through)?;
+    let own = match address {
+        Some(address) => address.to_owned(),
+        None => format!("{}:{}", leader.local_ip().map_err(|error| error.to_string())?, config.port),
+    };
+    let mut id = facts.last_id + 1;
+    for _ in 0..TRIES_MAX {
+        let number = id.to_string();
+        member_of(&own, id)?;
+        let words: [&[u8]; 4] = [b"RAFT.NODE", b"ADD", number.as_bytes(), own.as_bytes()];
+        match leader.call(&words).map_err(|error| format!("{through}: {error}"))? {
+            Reply::Error(why) if why.contains(&*format!("a member {id} already")) => id += 1,
+            Reply::Error(why) if why.contains("try again") => _ = raft.inbox.wait_for_close(TRY_PAUSE),
+            Reply::Error(why) => return Err(format!("the group says: {why}")),
+            _ => {
+                let identity = Identity { id, group: facts.group, founding: facts.founding };
+                engine.become_member(&mut || {
+                    datadir::exchange_for_nothing(&config.dir, config.engine)?;
+                    enter(raft, &identity, &config.dir)
+                })?;
+                tracing::info!("this server is member {id} of group {}", identity.group);
+                return raft.start().map_err(|error| error.to_string());
+            }
+        }
+    }
+    Err("many servers come into the group at the same time: try again".into())
+}
+
+/// Notes what the server is from now on, before anything is opened for it.
+fn enter(raft: &Raft, identity: &Identity, dir: &Path) -> Result<(), String> {
+    identity.keep(dir).map_err(|error| format!("Can't write {}: {error}", datadir::member_file(dir).display()))?;
+    raft.become_member(identity);
+    raft.engine.set_leader(Leader::Unknown);
+    Ok(())
+}
+
+/// The facts of a group that a server needs to come into it.
+struct GroupFacts {
+    group: History,
+    founding: Members,
+    /// The highest number of a member.
+    last_id: u64,
+}
+
+/// Finds the leader of the group that the server at this address is in.
+fn find_leader(raft: &Raft, through: &str) -> Result<(Remote, GroupFacts), String> {
+    let mut address = through.to_owned();
+    for _ in 0..ASKED_MAX {
+        let at = |why: String| format!("{address}: {why}");
+        let mut remote = connect(raft, &address).map_err(&at)?;
+        let info = match remote.call(&[b"RAFT.INFO"]).map_err(|error| at(error.to_string()))? {
+            Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
+            Reply::Verbatim(_, text) => String::from_utf8_lossy(&text).into_owned(),
+            Reply::Error(why) => return Err(at(format!("it answers: {why}"))),
+            _ => return Err(at("it is no server that can be joined".into())),
+        };
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
+        if field("raft_role:") == "leader" {
+            let ids =
+                info.lines().filter_map(|line| line.strip_prefix("raft_member")?.split_once(":id=")?.1.split_once(','));
+            let facts = GroupFacts {
+                group: History::parse(&field("raft_group:")).ok_or_else(|| at("its group has no name".into()))?,
+                founding: Members::parse(&field("raft_founding:")).map_err(|error| at(error.to_string()))?,
+                last_id: ids.filter_map(|(id, _)| id.parse().ok()).max().unwrap_or(0),
+            };
+            return Ok((remote, facts));
+        }
+        let leader = field("raft_leader_address:");
+        if leader.is_empty() {
+            return Err(at("it is in no Raft group, or knows no leader".into()));
+        }
+        address = leader;
+    }
+    Err(format!("{through}: its group has no leader"))
+}
+
+fn connect(raft: &Raft, address: &str) -> Result<Remote, String> {
+    let config = raft.engine.settings.config();
+    let (host, port) = address_of(address).map_err(|error| error.to_string())?;
+    let tls =
+        if config.tls.cluster { Some(raft.tls.client().ok_or_else(|| not_configured().to_string())?) } else { None };
+    let mut remote = Remote::connect(host, port, ANSWER_MAX, tls).map_err(|error| error.to_string())?;
+    log_in(&mut remote, &config).map_err(|error| error.to_string())?;
+    Ok(remote)
+}
