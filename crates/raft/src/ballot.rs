@@ -34,6 +34,7 @@ pub struct Ballot {
     id: u64,
     sequence: u64,
     vote: Vote,
+    filled: bool,
 }
 
 /// The content of a slot.
@@ -42,6 +43,7 @@ struct Slot {
     group: History,
     id: u64,
     vote: Vote,
+    filled: bool,
 }
 
 impl Slot {
@@ -51,6 +53,7 @@ impl Slot {
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[24..44].copy_from_slice(&self.group.0);
+        bytes[44..48].copy_from_slice(&u32::from(self.filled).to_le_bytes());
         bytes[48..56].copy_from_slice(&self.id.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.vote.term.to_le_bytes());
         bytes[64..72].copy_from_slice(&self.vote.vote.to_le_bytes());
@@ -68,6 +71,7 @@ impl Slot {
             group: History(*bytes.get(24..)?.first_chunk()?),
             id: number(48)?,
             vote: Vote { term: number(56)?, vote: number(64)? },
+            filled: *bytes.get(44)? == 1,
         };
         (slot.encode()[..] == bytes[..SLOT_BYTES]).then_some(slot)
     }
@@ -109,7 +113,8 @@ impl Ballot {
             return Err(Fault::Damaged(at(&format!("it is of {of}, and this is {is}"))));
         }
         // The note that was found may be in memory only: a process that was killed had written it, and not synced.
-        let found = Ballot { file, path: path.to_owned(), group, id, sequence: slot.sequence, vote: slot.vote };
+        let Slot { sequence, vote, filled, .. } = slot;
+        let found = Ballot { file, path: path.to_owned(), group, id, sequence, vote, filled };
         found.write(&slot).and_then(|()| path.parent().map_or(Ok(()), |dir| files.sync_dir(dir))).map_err(failed)?;
         Ok(found)
     }
@@ -117,19 +122,33 @@ impl Ballot {
     fn create(files: &dyn Files, path: &Path, group: History, id: u64) -> io::Result<Ballot> {
         let fresh = path.with_extension("new");
         let file = files.create(&fresh)?;
-        let bytes = Slot { sequence: 1, group, id, vote: Vote::default() }.encode();
+        let bytes = Slot { sequence: 1, group, id, vote: Vote::default(), filled: false }.encode();
         (0..SLOTS).try_for_each(|slot| write_all_at(&*file, &bytes, slot * SLOT_DISTANCE))?;
         file.sync()?;
         files.rename(&fresh, path)?;
         if let Some(dir) = path.parent() {
             files.sync_dir(dir)?;
         }
-        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote: Vote::default() })
+        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote: Vote::default(), filled: false })
     }
 
     /// Returns what was stored last.
     pub fn vote(&self) -> Vote {
         self.vote
+    }
+
+    /// Returns whether the member has had all that was acknowledged before it began with nothing.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled
+    }
+
+    /// Notes that; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written or synced.
+    pub fn fill(&mut self) -> Result<(), Fault> {
+        self.filled = true;
+        self.put(self.vote)
     }
 
     /// Writes both slots, and syncs each.
@@ -151,8 +170,12 @@ impl Ballot {
             "a vote is never taken back: {vote:?}, {:?}",
             self.vote
         );
-        let Ballot { group, id, .. } = *self;
-        let slot = Slot { sequence: self.sequence + 1, group, id, vote };
+        self.put(vote)
+    }
+
+    fn put(&mut self, vote: Vote) -> Result<(), Fault> {
+        let Ballot { group, id, filled, .. } = *self;
+        let slot = Slot { sequence: self.sequence + 1, group, id, vote, filled };
         self.write(&slot).map_err(|error| Fault::Refused(format!("{}: {error}", self.path.display())))?;
         (self.sequence, self.vote) = (slot.sequence, vote);
         Ok(())
@@ -189,7 +212,8 @@ mod tests {
             }
             let stored = ballot.vote();
             // A store that the crash comes into: in one slot or the other.
-            let slot = Slot { sequence: ballot.sequence + 1, group: GROUP, id: 3, vote: Vote { term: 99, vote: 1 } };
+            let (sequence, vote) = (ballot.sequence + 1, Vote { term: 99, vote: 1 });
+            let slot = Slot { sequence, group: GROUP, id: 3, vote, filled: false };
             write_all_at(&*ballot.file, &slot.encode(), 0).unwrap();
             if random.chance(50) {
                 ballot.file.sync().unwrap();
@@ -230,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_slot() {
-        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote: Vote { term: 7, vote: 2 } };
+        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote: Vote { term: 7, vote: 2 }, filled: true };
         let bytes = slot.encode();
         assert_eq!(bytes[..12], *b"haypiler\x01\0\0\0");
         assert_eq!(
@@ -238,7 +262,7 @@ mod tests {
             [
                 &[5, 0, 0, 0, 0, 0, 0, 0][..],
                 &[9; 20],
-                &[0; 4],
+                &[1, 0, 0, 0],
                 &[3, 0, 0, 0, 0, 0, 0, 0],
                 &[7, 0, 0, 0, 0, 0, 0, 0],
                 &[2, 0, 0, 0, 0, 0, 0, 0]

@@ -2,7 +2,7 @@
 
 use crate::configuration::{Change, Configuration, Part};
 use crate::machine::{Fault, Machine};
-use crate::member::Member;
+use crate::member::{Member, damaged};
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType};
 use std::sync::Arc;
@@ -80,16 +80,20 @@ impl<M: Machine> Member<M> {
 
     /// Carries out the changes among entries that are committed.
     ///
-    /// Invariant: Raft comes to the members that the records say.
-    pub(crate) fn carry_out_changes(&mut self, committed: &[Entry]) {
+    /// # Errors
+    /// Raft does not come to the members that the records say.
+    pub(crate) fn carry_out_changes(&mut self, committed: &[Entry]) -> Result<(), Fault> {
         for entry in committed.iter().filter(|entry| entry.get_entry_type() != EntryType::EntryNormal) {
             let next = self.raw.raft.store().change(entry.index).expect("what is committed is known").clone();
             let change = next.change_from(&self.configuration);
-            let mut state = self.raw.apply_conf_change(&change).expect("changes are made one after the other");
+            let wrong = |why: &str| damaged(format!("entry {} makes the members {next}: {why}", entry.index));
+            let mut state = self.raw.apply_conf_change(&change).map_err(|error| wrong(&error.to_string()))?;
             for ids in [&mut state.voters, &mut state.voters_outgoing, &mut state.learners] {
                 ids.sort_unstable();
             }
-            assert_eq!(state, next.state(), "Raft comes to the members that the record says");
+            if state != next.state() {
+                return Err(wrong("that is more than a step"));
+            }
             self.configuration = next;
         }
         let raft = &mut self.raw.raft;
@@ -98,5 +102,6 @@ impl<M: Machine> Member<M> {
             let term = raft.term;
             raft.become_follower(term, raft::INVALID_ID);
         }
+        Ok(())
     }
 }

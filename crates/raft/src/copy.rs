@@ -16,14 +16,27 @@ use std::sync::Arc;
 impl<M: Machine> Member<M> {
     /// Returns the copy that this member needs to go on, if it does.
     pub fn wanted_copy(&self) -> Option<Wanted> {
-        self.wanted.filter(|wanted| wanted.through > self.raw.raft.raft_log.committed)
+        self.wanted.filter(|wanted| wanted.least > self.raw.raft.raft_log.committed)
     }
 
-    /// Notes that the leader has no entries that this member could go on with.
-    pub(crate) fn note_wanted(&mut self, message: &Message) {
-        if message.term >= self.raw.raft.term {
-            self.wanted = Some(Wanted { from: message.from, through: message.commit });
+    /// The leader has no entries that this member could go on with, as far as it knows.
+    pub(crate) fn hear_of_copy(&mut self, mut message: Message) -> Result<(), Fault> {
+        let raft = &self.raw.raft;
+        if message.index <= raft.raft_log.committed {
+            // Raft says what this member has.
+            let mut about = Snapshot::default();
+            (about.mut_metadata().index, about.mut_metadata().term) = (message.index, message.log_term);
+            message.set_snapshot(about);
+            drop(self.raw.step(message));
+            return self.work();
         }
+        if message.term >= raft.term {
+            // A copy that is on its way is of use although the leader tells of more by now.
+            let before = self.wanted_copy().map_or(u64::MAX, |wanted| wanted.through);
+            let through = before.min(message.commit);
+            self.wanted = Some(Wanted { from: message.from, least: message.index, through });
+        }
+        Ok(())
     }
 
     /// Puts a copy, of which the last entry is (term, number), in the place of log and data, and goes on from there.
@@ -63,7 +76,8 @@ impl<M: Machine> Member<M> {
         (about.index, about.term) = (number, term);
         about.set_conf_state(configuration.state());
         let raft = &self.raw.raft;
-        let mut message = Message { from: wanted.from, to: raft.id, term: raft.term, ..Message::default() };
+        let from = if raft.leader_id == INVALID_ID { wanted.from } else { raft.leader_id };
+        let mut message = Message { from, to: raft.id, term: raft.term, ..Message::default() };
         message.set_msg_type(MessageType::MsgSnapshot);
         message.set_snapshot(snapshot);
         self.installed = Some((entries, configuration));
@@ -72,7 +86,8 @@ impl<M: Machine> Member<M> {
         self.work()?;
         match self.installed.take() {
             None => Ok(true),
-            Some((_, members)) => Err(damaged(format!("the copy is of a group without this member: {members}"))),
+            // It begins again with that, and waits to be taken in.
+            Some((_, members)) => Err(Fault::Refused(format!("the copy is of a group without this member: {members}"))),
         }
     }
 

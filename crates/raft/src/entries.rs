@@ -92,6 +92,12 @@ impl Entries {
         self.changes.get(&number)
     }
 
+    /// Returns the last entry that is known to be committed because of what follows: a change is made when all before
+    /// it are carried out.
+    pub fn committed_by_changes(&self) -> Option<u64> {
+        self.changes.keys().rev().nth(1).copied()
+    }
+
     /// Returns the members behind the last change that is known.
     pub fn last_change(&self) -> Option<&Arc<Configuration>> {
         self.changes.last_key_value().map(|(_, members)| members)
@@ -178,8 +184,8 @@ impl Storage for Entries {
         if low < self.first() {
             return Err(missing(StorageError::Compacted));
         }
-        let count = bytes_max.into().map_or(PER_MESSAGE as u64, |bytes| (bytes / BYTES_EACH).max(1));
-        let wanted = low..high.min(low + count);
+        let count = bytes_max.into().map_or(u64::MAX, |bytes| (bytes / BYTES_EACH).max(1));
+        let wanted = low..high.min(low.saturating_add(count));
         let found: Option<Vec<Entry>> = wanted.map(|number| self.entry(number)).collect();
         found.ok_or(missing(StorageError::Unavailable))
     }

@@ -23,6 +23,10 @@ use std::sync::Arc;
 /// The most messages with entries on their way to one member.
 const IN_FLIGHT_MAX: usize = 256;
 
+/// Election timeouts in which a member that has begun with nothing waits to be filled before it votes for whoever has
+/// more.
+const FILL_TIMEOUTS: usize = 10;
+
 /// Terms that are further ahead than this are none that elections have come to.
 const TERMS_AHEAD_MAX: u64 = 1 << 32;
 
@@ -80,8 +84,9 @@ pub struct Member<M: Machine> {
     /// The last committed record that the log was told of.
     pub(crate) committed: Index,
     outgoing: Vec<Outgoing>,
-    /// Ticks since members were told that they need a copy.
-    untold: usize,
+    /// Ticks since this has begun, and at the last time when members were told that they need a copy.
+    ticks: usize,
+    told: usize,
 }
 
 pub(crate) fn damaged(what: impl Into<String>) -> Fault {
@@ -119,7 +124,10 @@ impl<M: Machine> Member<M> {
             return Err(damaged(format!("the log has entries of term {newest}, and the ballot knows of {term} only")));
         }
         let configuration = founding_or(&options.members, machine.members())?;
-        let hard = HardState { term, vote, commit: applied, ..HardState::default() };
+        // Who campaigns by members of long ago would lead without those of today: no more than one change, the last
+        // one, may be unknown to be committed.
+        let commit = applied.max(entries.committed_by_changes().unwrap_or(0));
+        let hard = HardState { term, vote, commit, ..HardState::default() };
         entries.begin_with(hard, configuration.state());
         let config = raft::Config {
             id: options.id,
@@ -156,7 +164,8 @@ impl<M: Machine> Member<M> {
             asked: None,
             committed: Index(0),
             outgoing: Vec::new(),
-            untold: 0,
+            ticks: 0,
+            told: 0,
         };
         member.work()?;
         Ok(member)
@@ -235,9 +244,9 @@ impl<M: Machine> Member<M> {
     pub fn tick(&mut self) -> Result<(), Fault> {
         self.forget_purged();
         self.raw.tick();
-        self.untold += 1;
-        if self.untold >= self.election_ticks {
-            self.untold = 0;
+        self.ticks += 1;
+        if self.ticks >= self.told + self.election_ticks {
+            self.told = self.ticks;
             self.tell_of_copies();
         }
         self.go_on_changing();
@@ -279,8 +288,7 @@ impl<M: Machine> Member<M> {
             )));
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
-            self.note_wanted(&message);
-            return Ok(());
+            return self.hear_of_copy(message);
         }
         if self.may_have_forgotten(&message) {
             return Ok(());
@@ -293,11 +301,24 @@ impl<M: Machine> Member<M> {
         done
     }
 
-    /// Whether a vote is asked of a member that has nothing, by one that has something. A member that has lost its disk
-    /// would take back what it has acknowledged: a leader fills it first. The first entry of a group has no data.
+    /// Whether a vote is asked of a member that has begun with nothing and has not been filled yet, by one that has
+    /// more. A member that has lost its disk would take back what it has acknowledged: a leader fills it first, for
+    /// which there is a while. The first entry of a group has no data.
     fn may_have_forgotten(&self, message: &Message) -> bool {
         let asks = matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-        asks && message.index > 1 && self.raw.raft.raft_log.last_index() == 0
+        let has_less = message.index > self.raw.raft.raft_log.last_index().max(1);
+        asks && has_less && !self.ballot.is_filled() && self.ticks < FILL_TIMEOUTS * self.election_ticks
+    }
+
+    /// Notes that this member has all that any leader before has had: an entry of a leader that it has heard of is
+    /// committed, and that leader began with all that was.
+    fn note_filled(&mut self) -> Result<(), Fault> {
+        let raft = &self.raw.raft;
+        let has_leader = raft.leader_id != INVALID_ID && raft.commit_to_current_term();
+        if has_leader && !self.ballot.is_filled() && self.machine.log().synced() >= self.committed {
+            self.ballot.fill()?;
+        }
+        Ok(())
     }
 
     /// Returns the members that the data tell of, or those with which the group has begun.
@@ -431,7 +452,7 @@ impl<M: Machine> Member<M> {
             self.raw.advance_apply_to(last);
         }
         if let Some(last) = committed.last() {
-            self.carry_out_changes(&committed);
+            self.carry_out_changes(&committed)?;
             self.raw.advance_apply_to(last.index);
         }
         Ok(())
@@ -549,7 +570,9 @@ impl<M: Machine> Member<M> {
             let message = if message.get_msg_type() == MessageType::MsgSnapshot {
                 // The copy has at least what is committed now: the members among that.
                 let commit = self.raw.raft.raft_log.committed;
-                Message { commit, snapshot: Default::default(), ..message }
+                let about = message.get_snapshot().get_metadata();
+                let (index, log_term) = (about.index, about.term);
+                Message { commit, index, log_term, snapshot: Default::default(), ..message }
             } else {
                 message
             };
@@ -580,6 +603,7 @@ impl<M: Machine> Member<M> {
             self.machine.log().confirm(committed);
             self.committed = committed;
         }
+        self.note_filled()?;
         while let Some((_, round)) = self.proofs.pop_front_if(|(entry, _)| *entry <= commit) {
             self.rounds.confirm(round);
         }

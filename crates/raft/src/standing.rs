@@ -50,6 +50,8 @@ pub struct PeerStanding {
 pub struct Wanted {
     /// The member that has it.
     pub from: u64,
+    /// The first entry of which the copy is needed: what comes behind may be had otherwise.
+    pub least: u64,
     /// The last entry that it has, at least.
     pub through: u64,
 }

@@ -168,8 +168,8 @@ pub fn adopt_incoming(dir: &Path) -> Result<bool, String> {
 /// either are there.
 ///
 /// # Errors
-/// A text for people.
-pub fn exchange_for_nothing(dir: &Path, engine: Engine) -> Result<(), String> {
+/// Texts for people. The inner one: the data are what they were. The outer one: nobody knows.
+pub fn exchange_for_nothing(dir: &Path, engine: Engine) -> Result<Result<(), String>, String> {
     let incoming = incoming_dir(dir);
     let made = || -> std::io::Result<()> {
         remove(&incoming)?;
@@ -178,9 +178,23 @@ pub fn exchange_for_nothing(dir: &Path, engine: Engine) -> Result<(), String> {
         }
         write_format(&incoming, &Format::fresh(engine))
     };
-    made().map_err(|error| format!("Can't make {}: {error}", incoming.display()))?;
-    mark_incoming(dir)??;
-    adopt_incoming(dir).map(drop)
+    if let Err(error) = made() {
+        return Ok(Err(format!("Can't make {}: {error}", incoming.display())));
+    }
+    exchange(dir)
+}
+
+/// Puts the copy in `incoming_dir`, which is whole, in the place of the directory's own data. Nothing may have these
+/// open.
+///
+/// # Errors
+/// Texts for people. The inner one: the data are what they were. The outer one: nobody knows what is where, and the
+/// next start carries on.
+pub fn exchange(dir: &Path) -> Result<Result<(), String>, String> {
+    if let Err(why) = mark_incoming(dir)? {
+        return Ok(Err(why));
+    }
+    adopt_incoming(dir).map(|_| Ok(()))
 }
 
 /// Makes the names in a directory durable.

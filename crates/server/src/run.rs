@@ -136,8 +136,8 @@ fn start(
         // A thread that panicked has ended the process already.
         let _ = event_loop.join();
     }
-    parts.raft.close();
     parts.replication.close();
+    parts.raft.close();
     engine.close();
     let closed = match (ended?, engine.store_arc()) {
         (true, Some(store)) => store

@@ -38,12 +38,17 @@ impl Store {
         if !goes_on() {
             return Err("it was broken off".into());
         }
-        // A group may yet take back what it has not agreed on. The base has nothing of that.
-        let applied = Index(self.applied.load(Ordering::Acquire));
-        let index = if self.options.in_group { self.log.confirmed().max(applied) } else { self.log.last() };
+        let index = self.backup_end();
         self.log.sync_through(index).map_err(|error| error.to_string())?;
         let exported = self.log.export(&hold, index, log, goes_on).map_err(|error| error.to_string())?;
         Ok(BackedUp { index, log_bytes: exported.bytes })
+    }
+
+    /// Returns the last record of a backup whose base was copied just now. A group may yet take back what it has not
+    /// agreed on; the base has nothing of that.
+    pub(crate) fn backup_end(&self) -> Index {
+        let applied = Index(self.applied.load(Ordering::Acquire));
+        if self.options.in_group { self.log.confirmed().max(applied) } else { self.log.last() }
     }
 
     /// Returns about how many bytes of the log a backup would copy now.

@@ -201,7 +201,7 @@ impl Backups {
                 (Some(Work::Backup(since)), Some(archive)) => {
                     let _data = crate::sync::lock(&engine.replication.backup);
                     let made = match engine.store() {
-                        Some(store) => archive.back_up(&store, &|| !self.is_closing()),
+                        Some(store) => archive.back_up(&store, &|| !self.is_closing() && !engine.group.wants_data()),
                         None => Err("the data are not loaded".into()),
                     };
                     self.end(since, made);

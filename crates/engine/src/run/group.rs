@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
 
+/// A function that changes what lies on the disk while no data are open. Its inner error says that nothing has changed;
+/// the outer one, that nobody knows.
+pub type Put<'a> = dyn FnMut() -> Result<Result<(), String>, String> + 'a;
+
 /// The member that leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Leader {
@@ -122,6 +126,8 @@ pub struct Group {
     leader: Mutex<Leader>,
     facts: Mutex<Option<GroupFacts>>,
     is_member: AtomicBool,
+    /// The member wants its data opened again: whatever keeps them open for long ends.
+    wants_data: AtomicBool,
 }
 
 impl Group {
@@ -150,6 +156,15 @@ impl Group {
     /// Returns the orders that were given since the last call.
     pub fn take_orders(&self) -> Vec<Order> {
         std::mem::take(&mut lock(&self.orders))
+    }
+
+    /// Returns whether the member waits for its data to be opened again.
+    pub(crate) fn wants_data(&self) -> bool {
+        self.wants_data.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_wants_data(&self, wants: bool) {
+        self.wants_data.store(wants, Ordering::Relaxed);
     }
 
     /// Notes the facts of a member.
@@ -262,12 +277,12 @@ impl Engine {
     ///
     /// # Errors
     /// A text for people. The data are open as they were, or the server is told to stop.
-    pub fn become_member(&self, between: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+    pub fn become_member(&self, between: &mut Put<'_>) -> Result<(), String> {
         let _data = lock(&self.replication.data);
         let mut done = Ok(());
         self.open_again(Reload::Base, false, &mut || {
-            // What failed is told behind the opening of what is there.
-            done = between();
+            // What failed without a change is told behind the opening of what is there.
+            done = between()?;
             Ok(())
         })?;
         done
@@ -278,12 +293,12 @@ impl Engine {
     ///
     /// # Errors
     /// A text for people. The data that are there are open, or the server is told to stop.
-    pub fn exchange_group(&self, put: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+    pub fn exchange_group(&self, put: &mut Put<'_>) -> Result<(), String> {
         let _data = lock(&self.replication.data);
         let mut done = Ok(());
         self.open_group_again(Index(u64::MAX), &mut || {
-            // What failed is told behind the opening of what is there.
-            done = put();
+            // What failed without a change is told behind the opening of what is there.
+            done = put()?;
             Ok(())
         })?;
         done

@@ -106,7 +106,9 @@ impl Engine {
         keep: Index,
         between: &mut dyn FnMut() -> Result<(), String>,
     ) -> Result<(), String> {
+        self.group.set_wants_data(true);
         let _no_backup = lock(&self.replication.backup);
+        self.group.set_wants_data(false);
         let opener = self.opener.get().ok_or("this server cannot open its data again")?;
         let old = self.store_arc().ok_or("the data are not loaded")?;
         let held = loop {

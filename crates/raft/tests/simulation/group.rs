@@ -5,8 +5,9 @@ use crate::clients::{Clients, Told, transact_on};
 use crate::machine::Data;
 use crate::network::Network;
 use crate::truth::{Path, Truth};
+use haypile_log::Index;
 use haypile_log::testing::Random;
-use haypile_raft::{Ballot, Change, Fault, Loader, Machine, Member, Members, Options, Role};
+use haypile_raft::{Ballot, Change, Fault, Loader, Machine, Member, Members, Options, Part, Role};
 use haypile_store::StoreOptions;
 use haypile_store::testing::model::DATABASES;
 use haypile_store::testing::node::{End, MemoryBases, Node, Rest};
@@ -92,8 +93,23 @@ impl<'s> Group<'s> {
         let changes = if random.chance(50) { random.below(40) } else { 0 };
         let founding = if changes > 0 { 1 + random.below(size as u64) } else { size as u64 };
         let options = if random.chance(50) { member_that_purges } else { member };
+        let rates = (random.below(8), random.below(12), changes);
+        Group::with(random, (size, founding), rates, options, (seen, tells))
+    }
+
+    /// Begins a case in which nothing happens by itself, with members that flush nothing.
+    pub fn quiet(size: usize, founding: u64, seen: &'s Seen) -> Group<'s> {
+        Group::with(Random(1), (size, founding), (0, 0, 0), member, (seen, false))
+    }
+
+    fn with(
+        mut random: Random,
+        (size, founding): (usize, u64),
+        (ends, cuts, changes): (u64, u64, u64),
+        options: fn(&mut StoreOptions),
+        (seen, tells): (&'s Seen, bool),
+    ) -> Group<'s> {
         let network = Network::new(size, &mut random);
-        let (ends, cuts) = (random.below(8), random.below(12));
         let lives = (0..size).map(|_| Life::Gone).collect();
         let paths = (0..size).map(|_| Path::default()).collect();
         let (truth, told) = (Truth::default(), Told::default());
@@ -327,7 +343,19 @@ impl<'s> Group<'s> {
         let at = self.draw();
         let Life::Up(up) = &mut self.lives[at] else { return };
         let Some(end) = up.member.machine().fetched.as_ref().map(|copy| copy.end) else { return };
-        self.call(at, |member| member.install(end.entry).map(drop));
+        if let Err(Fault::Refused(why)) = up.member.install(end.entry) {
+            assert!(why.contains("without this member"), "{why}");
+            return self.begin_again(at);
+        }
+        self.after(at);
+    }
+
+    /// Begins a member again that cannot go on with what it has in memory.
+    fn begin_again(&mut self, at: usize) {
+        let Life::Up(up) = std::mem::replace(&mut self.lives[at], Life::Gone) else { return };
+        self.tell(|| format!("{} begins again", at + 1));
+        let node = up.member.into_machine().into_node().rebuild(Index(u64::MAX));
+        self.begin(at, node, false);
     }
 
     fn deliver(&mut self) {
@@ -378,20 +406,7 @@ impl<'s> Group<'s> {
         self.network.heal();
         (0..self.lives.len()).for_each(|at| self.start_at(at));
         for round in 0..SETTLE_ROUNDS {
-            self.network.now += 1;
-            if round % 4 == 0 {
-                self.tick_all();
-            }
-            for at in 0..self.lives.len() {
-                if let Life::Up(up) = &self.lives[at] {
-                    up.member.machine().log().write();
-                    up.member.machine().node().sync();
-                }
-                self.call(at, Member::on_progress);
-            }
-            self.fetch();
-            self.install();
-            self.deliver();
+            self.round(round);
             if self.is_settled() {
                 break;
             }
@@ -407,6 +422,61 @@ impl<'s> Group<'s> {
         };
         let rows: Vec<_> = followers.iter().map(|at| replicated(node(*at))).collect();
         assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "all have the same rows");
+    }
+
+    /// A step in which nothing fails.
+    fn round(&mut self, round: u64) {
+        self.network.now += 1;
+        if round.is_multiple_of(4) {
+            self.tick_all();
+        }
+        for at in 0..self.lives.len() {
+            if let Life::Up(up) = &self.lives[at] {
+                up.member.machine().log().write();
+                up.member.machine().node().sync();
+            }
+            self.call(at, Member::on_progress);
+        }
+        self.fetch();
+        self.install();
+        self.deliver();
+    }
+
+    /// Goes on until all of so many members vote.
+    fn grow(&mut self, voters: u64) {
+        self.network.heal();
+        for round in 0..SETTLE_ROUNDS {
+            self.round(round);
+            let Some(at) = self.leaders().first().copied() else { continue };
+            let Life::Up(up) = &mut self.lives[at] else { continue };
+            let next = up.member.configuration().iter().count() as u64 + 1;
+            let votes = up.member.configuration().iter().filter(|(_, _, part)| *part == Part::Voter).count() as u64;
+            if votes == voters && self.is_settled() {
+                return;
+            }
+            if next <= voters {
+                let change = Change::Add { id: next, address: format!("member-{next}:6379") };
+                // What is refused is tried again.
+                self.call(at, |member| member.change(&change).map(drop));
+            }
+        }
+        panic!("all are connected, and the group does not grow");
+    }
+
+    /// Grows from one member, kills all, and starts the first one alone: it must not lead by itself.
+    pub fn begin_again_alone(&mut self) {
+        self.grow(self.lives.len() as u64);
+        for at in 0..self.lives.len() {
+            let Life::Up(up) = std::mem::replace(&mut self.lives[at], Life::Gone) else { unreachable!("all are up") };
+            self.lives[at] = Life::Down(up.member.into_machine().into_node().end(End::Kill));
+        }
+        self.start_at(0);
+        for round in 0..SETTLE_ROUNDS {
+            self.round(round);
+            let Life::Up(up) = &self.lives[0] else { unreachable!("it is up") };
+            assert!(!matches!(up.member.role(), Role::Elected | Role::Leader), "it leads without the others");
+        }
+        self.settle();
     }
 
     /// Returns those that the leader has for members.

@@ -70,6 +70,13 @@ fn run(seed: u64, seen: &Seen, tells: bool) {
 }
 
 #[test]
+fn a_member_that_begins_again_knows_who_votes() {
+    for size in [2, 3, 5] {
+        Group::quiet(size, 1, &Seen::default()).begin_again_alone();
+    }
+}
+
+#[test]
 fn members_agree_over_any_network() {
     let (first, count) = (number("HAYPILE_SEED").unwrap_or(0), number("HAYPILE_CASES").unwrap_or(60));
     let (next, seen) = (AtomicU64::new(first), Seen::default());

@@ -58,10 +58,15 @@ fn begin(raft: &Arc<Raft>, address: &str) -> Result<(), String> {
     // The record says who the members are; and there is one, so that the data have an end.
     engine.found_group(identity.founding.to_string().as_bytes())?;
     engine.become_member(&mut || {
-        Ballot::open(&DiskFiles, &datadir::ballot_file(&config.dir), group, 1, true)
-            .and_then(|mut ballot| ballot.store(Vote { term: 1, vote: 0 }))
-            .map_err(|fault| fault.to_string())?;
-        enter(raft, &identity, &config.dir)
+        let made =
+            Ballot::open(&DiskFiles, &datadir::ballot_file(&config.dir), group, 1, true).and_then(|mut ballot| {
+                ballot.store(Vote { term: 1, vote: 0 })?;
+                ballot.fill()
+            });
+        match made {
+            Ok(()) => enter(raft, &identity, &config.dir),
+            Err(fault) => Ok(Err(fault.to_string())),
+        }
     })?;
     tracing::info!("this server is member 1 of a group of its own, {group}");
     raft.start().map_err(|error| error.to_string())
@@ -92,9 +97,9 @@ fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) ->
             Reply::Error(why) => return Err(format!("the group says: {why}")),
             _ => {
                 let identity = Identity { id, group: facts.group, founding: facts.founding };
-                engine.become_member(&mut || {
-                    datadir::exchange_for_nothing(&config.dir, config.engine)?;
-                    enter(raft, &identity, &config.dir)
+                engine.become_member(&mut || match datadir::exchange_for_nothing(&config.dir, config.engine)? {
+                    Ok(()) => enter(raft, &identity, &config.dir),
+                    Err(why) => Ok(Err(why)),
                 })?;
                 tracing::info!("this server is member {id} of group {}", identity.group);
                 return raft.start().map_err(|error| error.to_string());
@@ -105,11 +110,11 @@ fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) ->
 }
 
 /// Notes what the server is from now on, before anything is opened for it.
-fn enter(raft: &Raft, identity: &Identity, dir: &Path) -> Result<(), String> {
+fn enter(raft: &Raft, identity: &Identity, dir: &Path) -> Result<Result<(), String>, String> {
     identity.keep(dir).map_err(|error| format!("Can't write {}: {error}", datadir::member_file(dir).display()))?;
     raft.become_member(identity);
     raft.engine.set_leader(Leader::Unknown);
-    Ok(())
+    Ok(Ok(()))
 }
 
 /// The facts of a group that a server needs to come into it.

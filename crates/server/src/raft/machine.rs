@@ -5,7 +5,6 @@ use haypile_engine::{Engine, FollowerLocks, Leader};
 use haypile_log::{Index, Kind, Log, Reader, Record};
 use haypile_raft::{Fault, Machine};
 use haypile_store::{FollowError, Store};
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -42,12 +41,6 @@ fn fault(error: FollowError) -> Fault {
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// Puts the copy that was fetched in the place of the data.
-fn put(dir: &Path) -> Result<(), String> {
-    datadir::mark_incoming(dir)??;
-    datadir::adopt_incoming(dir).map(drop)
 }
 
 impl<'a> Data<'a> {
@@ -136,7 +129,7 @@ impl Machine for Data<'_> {
     fn install(&mut self) -> Result<(), Fault> {
         self.let_go();
         let dir = self.engine.settings.config().dir.clone();
-        self.engine.exchange_group(&mut || put(&dir)).map_err(Fault::Refused)?;
+        self.engine.exchange_group(&mut || datadir::exchange(&dir)).map_err(Fault::Refused)?;
         self.rebuilds += 1;
         self.take_store()
     }

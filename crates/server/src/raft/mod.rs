@@ -30,7 +30,7 @@ use haypile_raft::{Configuration, Options, Rounds};
 use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -65,6 +65,8 @@ pub struct Raft {
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
     /// The addresses that members have named which this one may not know.
     heard_of: Mutex<BTreeMap<u64, String>>,
+    /// How often that has changed.
+    heard: AtomicU64,
     own_address: Mutex<String>,
     is_fetching: AtomicBool,
     replication: Arc<Replication>,
@@ -83,6 +85,8 @@ pub struct Place {
 struct Running {
     member: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
+    /// The threads that take the messages of other members.
+    receivers: Vec<JoinHandle<()>>,
     sockets: BTreeMap<u64, Socket>,
     /// The numbers of the connections of other members.
     from: BTreeMap<u64, u64>,
@@ -123,6 +127,7 @@ impl Raft {
             inbox: Inbox::default(),
             peers: Mutex::default(),
             heard_of: Mutex::default(),
+            heard: AtomicU64::new(0),
             own_address: Mutex::default(),
             is_fetching: AtomicBool::new(false),
             replication: replication.clone(),
@@ -275,7 +280,21 @@ impl Raft {
             return;
         }
         heard_of.insert(id, address.to_owned());
+        self.heard.fetch_add(1, Ordering::Relaxed);
         self.inbox.on_progress();
+    }
+
+    /// Forgets the address of a member whose connection has ended.
+    fn forget(&self, id: u64) {
+        if lock(&self.heard_of).remove(&id).is_some() {
+            self.heard.fetch_add(1, Ordering::Relaxed);
+            self.inbox.on_progress();
+        }
+    }
+
+    /// The member has looked at what was fetched: it may fetch again.
+    fn on_fetch_ended(&self) {
+        self.is_fetching.store(false, Ordering::Release);
     }
 
     /// Fetches a copy of a member's data, unless one is being fetched.
@@ -290,7 +309,7 @@ impl Raft {
                 tracing::warn!("the copy of the data of {address}: {error}");
                 raft.inbox.wait_for_close(FETCH_PAUSE);
             }
-            raft.is_fetching.store(false, Ordering::Release);
+            // What comes next may not begin before the member has looked at this.
             raft.inbox.on_fetched(copy.ok());
         };
         match std::thread::Builder::new().name("raft-fetch".into()).spawn(fetches) {
@@ -311,10 +330,11 @@ impl Raft {
         lock(&self.peers).values().for_each(|peer| peer.close());
         let (threads, sockets) = {
             let mut running = self.running();
-            (std::mem::take(&mut running.others), std::mem::take(&mut running.sockets))
+            let threads = std::mem::take(&mut running.others).into_iter().chain(std::mem::take(&mut running.receivers));
+            (threads, std::mem::take(&mut running.sockets))
         };
         sockets.values().for_each(Socket::shutdown);
-        threads.into_iter().for_each(|thread| _ = thread.join());
+        threads.for_each(|thread| _ = thread.join());
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {

@@ -23,8 +23,9 @@ impl Raft {
     /// Serves the connection of a member, whose request has these words; `read` has come behind them. Never waits.
     pub fn serve(self: &Arc<Self>, socket: Socket, words: Vec<Vec<u8>>, read: Vec<u8>) {
         let mut running = self.running();
+        running.receivers.retain(|thread| !thread.is_finished());
         running.others.retain(|thread| !thread.is_finished());
-        if running.others.len() >= CONNECTIONS_MAX {
+        if running.receivers.len() >= CONNECTIONS_MAX {
             tracing::warn!("a member is not served: there are {CONNECTIONS_MAX} connections of members already");
             return socket.shutdown();
         }
@@ -35,7 +36,7 @@ impl Raft {
             }
         };
         match std::thread::Builder::new().name("raft-from".into()).spawn(serve) {
-            Ok(thread) => running.others.push(thread),
+            Ok(thread) => running.receivers.push(thread),
             Err(error) => {
                 tracing::warn!("a member is not served: {error}");
                 socket.shutdown();
@@ -65,7 +66,12 @@ impl Raft {
         if let Some(before) = before.and_then(|before| self.running().sockets.remove(&before)) {
             before.shutdown();
         }
-        self.take(socket, read, from)
+        let ended = self.take(socket, read, from);
+        let is_newest = self.running().from.get(&from) == Some(&kept.1);
+        if is_newest {
+            self.forget(from);
+        }
+        ended
     }
 
     /// Returns the member that a request is from, and the address that it names.

@@ -42,9 +42,17 @@ pub fn run(raft: &Arc<Raft>) {
         }
         // A member that is damaged listens to its end, and says nothing.
         let (until, is_damaged) = (Instant::now() + PAUSE, matches!(fault, Fault::Damaged(_)));
-        while !raft.inbox.take(if is_damaged { Instant::now() + PAUSE } else { until }).closing
-            && (is_damaged || Instant::now() < until)
-        {}
+        loop {
+            let told = raft.inbox.take(if is_damaged { Instant::now() + PAUSE } else { until });
+            if told.fetched.is_some() {
+                raft.on_fetch_ended();
+            }
+            // Orders that are dropped are answered.
+            drop(raft.engine.group.take_orders());
+            if told.closing || !is_damaged && Instant::now() >= until {
+                break;
+            }
+        }
         if matches!(fault, Fault::Refused(_))
             && let Err(why) = raft.engine.rebuild_group(Index(u64::MAX))
         {
@@ -63,10 +71,10 @@ struct Turns<'a> {
     /// The last round of which event loops were told.
     confirmed: u64,
     /// The role, the leader and the number of times that data were opened again, of which the engine was told.
-    shown: Option<(Role, u64, u64)>,
+    shown: Option<(Role, Leader, u64)>,
     orders: Orders,
-    /// The members and addresses to which threads send, and how many members were heard of then.
-    sends_to: Option<(Configuration, usize)>,
+    /// The members to which threads send, and how often others had been heard of then.
+    sends_to: Option<(Configuration, u64)>,
 }
 
 impl<'a> Turns<'a> {
@@ -128,12 +136,16 @@ impl<'a> Turns<'a> {
             self.member.on_progress()?;
         }
         if let Some(Some(entry)) = told.fetched {
+            // Nothing is fetched before this is done.
             let is_installed = self.member.install(entry)?;
             tracing::info!(
                 "a copy through entry {} {}",
                 entry.1,
                 if is_installed { "is in place" } else { "is of no use" }
             );
+        }
+        if told.fetched.is_some() {
+            self.raft.on_fetch_ended();
         }
         self.send();
         Ok(())
@@ -174,11 +186,11 @@ impl<'a> Turns<'a> {
 
     /// Has threads send to the members that there are now.
     fn look_at_peers(&mut self) {
-        let heard_of = lock(&self.raft.heard_of).len();
+        let heard = self.raft.heard.load(Ordering::Relaxed);
         let now = self.member.configuration();
-        if self.sends_to.as_ref().is_none_or(|(known, count)| known != now || *count != heard_of) {
+        if self.sends_to.as_ref().is_none_or(|(known, before)| known != now || *before != heard) {
             self.raft.set_peers(now);
-            self.sends_to = Some((now.clone(), heard_of));
+            self.sends_to = Some((now.clone(), heard));
         }
     }
 
@@ -194,18 +206,18 @@ impl<'a> Turns<'a> {
     /// Tells the engine what the member is, where that has changed; and now and then all that there is to know.
     fn show(&mut self, is_tick: bool) {
         // While data are opened again nobody is told to lead: that has to be told anew, too.
-        let now = (self.member.role(), self.member.leader(), self.member.machine().rebuilds);
-        if self.shown != Some(now) {
-            let (role, leader, _) = now;
+        let (role, id) = (self.member.role(), self.member.leader());
+        let leader = match self.member.configuration().get(id) {
+            _ if role == Role::Leader => Leader::Here,
+            Some((peer, _)) if id != self.options.id => Leader::At(peer.address.clone()),
+            _ => Leader::Unknown,
+        };
+        let now = (role, leader.clone(), self.member.machine().rebuilds);
+        if self.shown.as_ref() != Some(&now) {
             let was_leader = self.shown.replace(now).is_some_and(|(before, ..)| before == Role::Leader);
             if role == Role::Leader && !was_leader {
                 self.elections += 1;
             }
-            let leader = match self.member.configuration().get(leader) {
-                _ if role == Role::Leader => Leader::Here,
-                Some((peer, _)) if leader != self.options.id => Leader::At(peer.address.clone()),
-                _ => Leader::Unknown,
-            };
             tracing::info!("term {}: {role:?}, leader {leader:?}", self.member.standing().term);
             self.raft.serves.store(role == Role::Leader, Ordering::Release);
             self.raft.engine.set_leader(leader);

@@ -46,7 +46,10 @@ pub fn connect<'r>(
     if let Some(why) = hello.objection(replication.node, config.databases) {
         return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
     }
-    replication.set_upstream_nodes(hello.nodes);
+    // Members of a group copy each other's data by turns.
+    if !replication.engine.group.is_member() {
+        replication.set_upstream_nodes(hello.nodes);
+    }
     Ok((remote, registered))
 }
 

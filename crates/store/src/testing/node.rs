@@ -174,9 +174,13 @@ impl Node {
         let (log, dir) = (self.store.log(), Path::new("/copy"));
         let hold = log.hold();
         let open_base = bases.copy_of(&*self.base);
-        let index = log.confirmed().max(self.applied());
+        let index = self.store.backup_end();
         log.sync_through(index).ok()?;
         self.process.create_dir_all(dir).expect("the disk has room");
+        // A crash brings back what was removed.
+        for name in self.process.list(dir).expect("it is there") {
+            self.process.remove(&dir.join(name)).expect("it is there");
+        }
         log.export(&hold, index, dir, &|| true).expect("nothing is broken");
         let mut of_copy = options(Path::new("/"));
         (self.change)(&mut of_copy);
@@ -200,8 +204,9 @@ impl Node {
         for name in self.process.list(&dir).expect("a log has a directory") {
             self.process.remove(&dir.join(name)).expect("it is there");
         }
-        copy.log.into_iter().for_each(|(path, bytes)| self.disk.replace(&path, bytes));
+        // What was removed does not come back, whatever takes its name.
         self.process.sync_dir(&dir).expect("nothing is broken");
+        copy.log.into_iter().for_each(|(path, bytes)| self.disk.replace(&path, bytes));
         Node::start(self.disk.clone(), copy.open_base, self.change, None)
     }
 
