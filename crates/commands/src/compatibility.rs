@@ -41,6 +41,7 @@ pub const DIFFERENCES: &[Difference] = &[
             "object|help",
             "xgroup|help",
             "xinfo|help",
+            "cluster|help",
         ],
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
@@ -105,6 +106,48 @@ pub const DIFFERENCES: &[Difference] = &[
                theirs go on, without BUSY.",
         why: "A script that runs for long has a thread of its own and the locks of its keys.",
         test: "a_script_that_runs_for_long_delays_only_who_wants_its_keys_and_can_be_killed",
+    },
+    Difference {
+        commands: &[
+            "cluster|addslots",
+            "cluster|addslotsrange",
+            "cluster|bumpepoch",
+            "cluster|delslots",
+            "cluster|delslotsrange",
+            "cluster|failover",
+            "cluster|flushslots",
+            "cluster|forget",
+            "cluster|meet",
+            "cluster|replicate",
+            "cluster|reset",
+            "cluster|set-config-epoch",
+            "cluster|setslot",
+        ],
+        what: "A member of a Raft group answers an error that says what takes their place: `RAFT.NODE` for members, \
+               `RAFT.TRANSFER-LEADER` for the leader.",
+        why: "The leader has all slots, and the group agrees on its members and elects its leader; the epoch is its term.",
+        test: "a_group_does_not_change_by_commands_of_a_cluster",
+    },
+    Difference {
+        commands: &["cluster|info", "cluster|links", "cluster|nodes", "cluster|shards", "cluster|slots"],
+        what: "A Raft group is a cluster of one shard, whose master is the leader. The port of the bus is that of clients, and there \
+               are no links, times of pings or counts of messages. The leader says which replicas it has not heard of \
+               lately; other members know that of the leader alone.",
+        why: "Members talk by the port of clients, and hear of each other through their leader.",
+        test: "a_group_is_a_cluster_of_one_shard",
+    },
+    Difference {
+        commands: &["cluster|countkeysinslot", "cluster|getkeysinslot"],
+        what: "They are about the selected database and leave expired keys out. In a Raft group the leader answers them, and \
+               after READONLY any member.",
+        why: "They read data, as SCAN does, and what they say is as linearizable as other reads.",
+        test: "a_client_of_a_cluster_follows_the_leader",
+    },
+    Difference {
+        commands: &["select", "swapdb", "move"],
+        what: "Members of a Raft group have all databases, and commands may name keys of several slots: there is no `CROSSSLOT`.",
+        why: "One member has all slots; nothing has to be forbidden.",
+        test: "a_client_of_a_cluster_follows_the_leader",
     },
     Difference {
         commands: &["migrate"],

@@ -3,8 +3,8 @@
 mod common;
 
 use common::Session;
-use haypile_commands::host::{Act, Failover, MemoryFacts, Wait, WaitKind};
-use haypile_resp::Reply;
+use haypile_commands::host::{Act, ClusterFacts, ClusterNode, Failover, MemoryFacts, Wait, WaitKind};
+use haypile_resp::{Protocol, Reply};
 use std::time::Duration;
 
 #[track_caller]
@@ -130,6 +130,151 @@ fn there_is_no_cluster() {
     }
     fails("CLUSTER KEYSLOT", "ERR wrong number of arguments for 'cluster|keyslot' command");
     fails("CLUSTER NOSUCH", "ERR unknown subcommand 'NOSUCH'. Try CLUSTER HELP.");
+}
+
+/// A cluster of three, as the second of them sees it.
+fn cluster(leader: Option<u64>) -> ClusterFacts {
+    let node = |id: u64| ClusterNode {
+        id,
+        host: "10.0.0.1".to_owned(),
+        port: 7000 + id as u16,
+        is_self: id == 2,
+        is_leader: leader == Some(id),
+        is_linked: id != 3,
+        offset: 40 + id,
+    };
+    ClusterFacts { shard: "01".repeat(20), epoch: 6, is_up: leader.is_some(), nodes: (1..4).map(node).collect() }
+}
+
+fn in_cluster(leader: Option<u64>) -> Session {
+    Session { cluster: Some(cluster(leader)), ..Session::default() }
+}
+
+/// Returns a reply in RESP2, its lines between spaces.
+fn told(session: &mut Session, line: &str) -> String {
+    let mut out = Vec::new();
+    session.call(line).encode(Protocol::Resp2, &mut out);
+    String::from_utf8(out).expect("it is text").replace("\r\n", " ")
+}
+
+/// The names of the three nodes: they must never change.
+const NAMES: [&str; 3] = [
+    "29daff44f88db199e21af32934131adf3d2de4b0",
+    "cfb9dec53e474179a8a7eb7350bb88c54a5b0752",
+    "e494d8a323ccfcbc0ea1130d2c8799a74c592438",
+];
+
+#[test]
+fn a_group_is_a_cluster_of_one_shard() {
+    let [first, second, third] = NAMES;
+    let mut session = in_cluster(Some(1));
+    assert_eq!(session.call("CLUSTER MYID"), Reply::bulk(second));
+    assert_eq!(session.call("CLUSTER MYSHARDID"), Reply::bulk("01".repeat(20)));
+    let slots = |name: &str, port: u16| format!("*4 $8 10.0.0.1 :{port} $40 {name} *0 ");
+    // A replica that has failed is no address for clients.
+    let expected = format!("*1 *4 :0 :16383 {}{}", slots(first, 7001), slots(second, 7002));
+    assert_eq!(told(&mut session, "CLUSTER SLOTS"), expected);
+    let lines = [
+        format!("{first} 10.0.0.1:7001@7001 master - 0 0 6 connected 0-16383"),
+        format!("{second} 10.0.0.1:7002@7002 myself,slave {first} 0 0 6 connected"),
+        format!("{third} 10.0.0.1:7003@7003 slave,fail? {first} 0 0 6 disconnected"),
+    ];
+    let text = lines.join("\n") + "\n";
+    assert_eq!(session.call("CLUSTER NODES"), Reply::Verbatim("txt", text.into_bytes().into()));
+    let replicas = Reply::array(lines[1..].iter().cloned().map(Reply::bulk));
+    for command in ["REPLICAS", "SLAVES"] {
+        assert_eq!(session.call(&format!("CLUSTER {command} {first}")), replicas);
+        let refused = Reply::error("ERR The specified node is not a master");
+        assert_eq!(session.call(&format!("CLUSTER {command} {second}")), refused);
+        assert_eq!(session.call(&format!("CLUSTER {command} x")), Reply::error("ERR Unknown node x"));
+    }
+    assert_eq!(session.call(&format!("CLUSTER COUNT-FAILURE-REPORTS {third}")), Reply::Integer(0));
+    assert_eq!(session.call("CLUSTER COUNT-FAILURE-REPORTS x"), Reply::error("ERR Unknown node x"));
+    let node = |name: &str, port: u16, role: &str, offset: u64, health: &str| {
+        let role = format!("${} {role}", role.len());
+        let health = format!("${} {health}", health.len());
+        format!(
+            "*14 $2 id $40 {name} $4 port :{port} $2 ip $8 10.0.0.1 $8 endpoint $8 10.0.0.1 $4 role {role} \
+             $18 replication-offset :{offset} $6 health {health} "
+        )
+    };
+    let nodes = [
+        node(first, 7001, "master", 41, "online"),
+        node(second, 7002, "replica", 42, "online"),
+        node(third, 7003, "replica", 43, "fail"),
+    ];
+    let expected = format!("*1 *4 $5 slots *2 :0 :16383 $5 nodes *3 {}", nodes.concat());
+    assert_eq!(told(&mut session, "CLUSTER SHARDS"), expected);
+    let info = told(&mut session, "CLUSTER INFO");
+    for field in ["state:ok", "slots_assigned:16384", "known_nodes:3", "size:1", "current_epoch:6", "my_epoch:6"] {
+        assert!(info.contains(&format!("cluster_{field} ")), "{field}: {info}");
+    }
+    for (line, expected) in [
+        ("CLUSTER KEYSLOT foo", Reply::Integer(12182)),
+        ("CLUSTER LINKS", Reply::Array(Vec::new())),
+        ("CLUSTER SAVECONFIG", Reply::ok()),
+        ("ASKING", Reply::ok()),
+        ("READONLY", Reply::ok()),
+        ("READWRITE", Reply::ok()),
+        ("CLUSTER COUNTKEYSINSLOT 16384", Reply::error("ERR Invalid slot")),
+        ("CLUSTER COUNTKEYSINSLOT -1", Reply::error("ERR Invalid slot")),
+        ("CLUSTER COUNTKEYSINSLOT x", Reply::error("ERR value is not an integer or out of range")),
+        ("CLUSTER GETKEYSINSLOT 16384 1", Reply::error("ERR Invalid slot or number of keys")),
+        ("CLUSTER GETKEYSINSLOT 1 -1", Reply::error("ERR Invalid slot or number of keys")),
+        ("CLUSTER GETKEYSINSLOT 1 x", Reply::error("ERR value is not an integer or out of range")),
+    ] {
+        assert_eq!(session.call(line), expected, "{line}");
+    }
+    assert_eq!(session.done, ["reads-here true", "reads-here false"]);
+    assert!(told(&mut session, "HELLO").contains("$4 mode $7 cluster "));
+}
+
+#[test]
+fn a_cluster_without_a_leader_has_no_slots() {
+    let [first, ..] = NAMES;
+    // One that has failed keeps its slots until another one leads.
+    let mut session = in_cluster(Some(3));
+    session.cluster.as_mut().expect("it is in one").is_up = false;
+    let info = told(&mut session, "CLUSTER INFO");
+    let expected = "cluster_state:fail cluster_slots_assigned:16384 cluster_slots_ok:0 cluster_slots_pfail:16384 ";
+    assert!(info.contains(expected), "{info}");
+    assert!(told(&mut session, "CLUSTER SLOTS").starts_with("*1 *5 :0 :16383 *4 $8 10.0.0.1 :7003 "));
+    assert!(told(&mut session, "CLUSTER NODES").contains(" master,fail? - 0 0 6 disconnected 0-16383\n"));
+    // Before there was one, nobody has them.
+    let mut session = in_cluster(None);
+    assert_eq!(session.call("CLUSTER SLOTS"), Reply::Array(Vec::new()));
+    assert!(told(&mut session, "CLUSTER SHARDS").starts_with("*1 *4 $5 slots *0 $5 nodes *3 "));
+    assert!(told(&mut session, "CLUSTER INFO").contains("cluster_state:fail cluster_slots_assigned:0 "));
+    assert!(
+        told(&mut session, "CLUSTER NODES").contains(&format!("{first} 10.0.0.1:7001@7001 slave - 0 0 6 connected\n"))
+    );
+}
+
+#[test]
+fn a_group_does_not_change_by_commands_of_a_cluster() {
+    let slots = "ERR a Raft group has all slots, which are its leader's: slots are not assigned";
+    let epoch = "ERR the epoch is the term of the Raft group, which its elections change";
+    let members = "ERR a Raft group agrees on its members: use RAFT.NODE";
+    let leader = "ERR a Raft group elects its leader: use RAFT.TRANSFER-LEADER";
+    for (words, expected) in [
+        ("ADDSLOTS 1", slots),
+        ("ADDSLOTSRANGE 1 2", slots),
+        ("DELSLOTS 1", slots),
+        ("DELSLOTSRANGE 1 2", slots),
+        ("FLUSHSLOTS", slots),
+        ("SETSLOT 1 STABLE", slots),
+        ("BUMPEPOCH", epoch),
+        ("SET-CONFIG-EPOCH 1", epoch),
+        ("MEET host 1", members),
+        ("FORGET x", members),
+        ("REPLICATE x", members),
+        ("RESET", members),
+        ("FAILOVER", leader),
+    ] {
+        let line = format!("CLUSTER {words}");
+        assert_eq!(in_cluster(Some(1)).call(&line), Reply::error(expected), "{line}");
+        fails(&line, "ERR This instance has cluster support disabled");
+    }
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub struct Raft {
     pub peers: String,
     pub election_ms: u64,
     pub heartbeat_ms: u64,
+    /// Whether a member that knows no leader serves clients that have said READONLY.
+    pub reads_when_down: bool,
 }
 
 impl Raft {
@@ -86,6 +88,7 @@ impl Raft {
             peers: fields.printed("raft-peers"),
             election_ms: fields.int("raft-election-timeout"),
             heartbeat_ms: fields.int("raft-heartbeat-interval"),
+            reads_when_down: fields.bool("cluster-allow-reads-when-down"),
         }
     }
 

@@ -166,7 +166,7 @@ fn hello(host: &mut dyn Host, args: Args) -> Result<Answer> {
         (Reply::bulk("version"), Reply::bulk(REDIS_VERSION)),
         (Reply::bulk("proto"), Reply::Integer(if is_resp3 { 3 } else { 2 })),
         (Reply::bulk("id"), Reply::Integer(host.client_id() as i64)),
-        (Reply::bulk("mode"), Reply::bulk("standalone")),
+        (Reply::bulk("mode"), Reply::bulk(if host.cluster().is_some() { "cluster" } else { "standalone" })),
         (Reply::bulk("role"), Reply::bulk(role)),
         (Reply::bulk("modules"), Reply::Array(Vec::new())),
     ]);

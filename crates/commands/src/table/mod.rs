@@ -59,6 +59,8 @@ pub struct Command {
     pub runs_in_multi: bool,
     /// The command runs although its client has subscriptions and speaks RESP2.
     pub runs_while_bound: bool,
+    /// The answer rests on data although the command does not run over rows: it asks the host for a transaction.
+    pub rests_on_rows: bool,
     /// The command leaves what CLIENT CACHING has said to the one behind it.
     pub keeps_caching: bool,
     /// The subscriptions that the command begins or ends.
@@ -360,6 +362,7 @@ impl Command {
         elements: None,
         runs_in_multi: false,
         runs_while_bound: false,
+        rests_on_rows: false,
         keeps_caching: false,
         subscribes: None,
         publishes: false,

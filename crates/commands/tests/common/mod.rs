@@ -3,10 +3,10 @@
 use haypile_acl::{Fresh, User};
 use haypile_commands::function::Functions;
 use haypile_commands::host::{
-    Act, Audience, Channels, ClientFilter, Clients, Clock, CommandLog, CommandTimes, Config, Connection, DebugAccess,
-    Host, InfoSection, LatencyEvent, Library, LoggedCall, Memory, MemoryFacts, Process, PubSub, Reload, Replication,
-    Replies, Role, Rows, RunningFunction, Scripts, SessionChange, Shown, Shutdown, Statistics, Storage, Tracking,
-    TrackingOptions, Users, Wait,
+    Act, Audience, Channels, ClientFilter, Clients, Clock, Cluster, ClusterFacts, CommandLog, CommandTimes, Config,
+    Connection, DebugAccess, Host, InfoSection, LatencyEvent, Library, LoggedCall, Memory, MemoryFacts, Process,
+    PubSub, Reload, Replication, Replies, Role, Rows, RunningFunction, Scripts, SessionChange, Shown, Shutdown,
+    Statistics, Storage, Tracking, TrackingOptions, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -38,6 +38,8 @@ pub struct Session {
     pub in_memory: bool,
     pub is_in_block: bool,
     pub reloads: Vec<Reload>,
+    /// The cluster that it is a node of.
+    pub cluster: Option<ClusterFacts>,
     /// Whether a backup was asked for.
     pub backs_up: bool,
     pub memory: MemoryFacts,
@@ -113,6 +115,7 @@ impl Session {
             SessionChange::Database(index) => self.database = index,
             SessionChange::Replies(replies) => self.replies = replies,
             SessionChange::NoEvict(on) => self.done.push(format!("no-evict {on}")),
+            SessionChange::ReadsHere(on) => self.done.push(format!("reads-here {on}")),
             SessionChange::NoTouch(on) => self.done.push(format!("no-touch {on}")),
             SessionChange::Track(options) => self.tracking = options,
             SessionChange::CacheNext => self.caches_next = true,
@@ -402,5 +405,11 @@ impl Replication for Session {
 impl Process for Session {
     fn debug_access(&self) -> DebugAccess {
         self.debug_access
+    }
+}
+
+impl Cluster for Session {
+    fn cluster(&self) -> Option<ClusterFacts> {
+        self.cluster.clone()
     }
 }

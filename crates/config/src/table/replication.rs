@@ -116,11 +116,11 @@ pub(super) const CLUSTER: &[Row] = &[
     Row::harmless("cluster-migration-barrier", COUNT, "1", "Replicas that a master keeps."),
     Row::harmless("cluster-allow-replica-migration", BOOL, "yes", "Whether replicas change their master."),
     Row::harmless("cluster-require-full-coverage", BOOL, "yes", "Whether a cluster with a hole answers."),
-    Row::harmless(
+    Row::used(
         "cluster-allow-reads-when-down",
         BOOL,
         "no",
-        "Whether a node answers reads when the cluster is down.",
+        "Whether a member of a Raft group that knows no leader serves clients that have said READONLY.",
     ),
     Row::harmless(
         "cluster-allow-pubsubshard-when-down",

@@ -116,11 +116,12 @@ enum Fact {
     Dirty,
     Closing,
     Unix,
+    ReadsHere,
     NoEvict,
     NoTouch,
 }
 
-const FACTS: [(Fact, char); 14] = [
+const FACTS: [(Fact, char); 15] = [
     (Fact::Replica, 'S'),
     (Fact::Master, 'M'),
     (Fact::Monitor, 'O'),
@@ -133,6 +134,7 @@ const FACTS: [(Fact, char); 14] = [
     (Fact::Dirty, 'd'),
     (Fact::Closing, 'c'),
     (Fact::Unix, 'U'),
+    (Fact::ReadsHere, 'r'),
     (Fact::NoEvict, 'e'),
     (Fact::NoTouch, 'T'),
 ];
@@ -205,6 +207,7 @@ impl Client {
             (Fact::Broadcast, tracker.is_some_and(|tracker| !tracker.notes_reads())),
             (Fact::Dirty, session.watching.as_ref().is_some_and(|watching| watching.is_outdated())),
             (Fact::Closing, state.closing),
+            (Fact::ReadsHere, state.reads_here),
             (Fact::NoEvict, state.no_evict),
             (Fact::NoTouch, state.no_touch),
         ];

@@ -45,6 +45,8 @@ pub struct State {
     pub replies: Replies,
     pub no_evict: bool,
     pub no_touch: bool,
+    /// READONLY: the client reads what a member of a group has that does not lead, however old that is.
+    pub reads_here: bool,
     /// The client is shown all commands: MONITOR.
     pub monitors: bool,
     pub subscriptions: Arc<Subscriptions>,
@@ -109,8 +111,8 @@ pub struct Session {
     pub(crate) store_version: u64,
     /// Calls that a consensus group's leader alone runs, and that have begun here.
     pub(crate) led_calls: u64,
-    /// The session waits for an order to the server's group, whose reply rests on no data.
-    pub(crate) waits_for_order: bool,
+    /// The last call is one of these.
+    pub(crate) is_led: bool,
     /// A reply depends on a record of a store that was taken away before replicas had confirmed it. None leaves any
     /// more.
     pub(crate) is_lost: bool,
@@ -327,7 +329,7 @@ impl Session {
             gate: Index(0),
             store_version: 0,
             led_calls: 0,
-            waits_for_order: false,
+            is_led: false,
             is_lost: false,
             multi: None,
             watching: None,
@@ -431,9 +433,9 @@ impl Session {
         !matches!(self.waiting, Waiting::Nothing)
     }
 
-    /// Whether a command is under way elsewhere whose reply rests on data.
-    pub fn waits_on_data(&self) -> bool {
-        self.is_waiting() && !self.waits_for_order
+    /// Whether a command is under way elsewhere that a consensus group's leader alone runs.
+    pub fn waits_as_led(&self) -> bool {
+        self.is_waiting() && self.is_led
     }
 
     /// Whether there are commands that end when their replies leave: tell `Worker::on_left`.

@@ -7,7 +7,7 @@ use haypile_commands::host::ClientType;
 
 pub(super) const FIELDS: &[Field] = &[
     gauge("connected_clients", |engine| engine.connected(), "Clients that are connected."),
-    constant("cluster_connections", "0", "There is no cluster yet."),
+    constant("cluster_connections", "0", "There is no bus of a cluster."),
     gauge("maxclients", |engine| u64::from(engine.settings.config().maxclients), "Clients that may be connected."),
     gauge(
         "client_recent_max_input_buffer",

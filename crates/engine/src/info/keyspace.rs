@@ -1,10 +1,14 @@
 //! The sections `cluster`, `keyspace` and `types`.
 
-use super::field::{Field, constant};
+use super::field::{Field, text};
 use crate::run::engine::Engine;
 use haypile_store::{Counter, Txn};
 
-pub(super) const CLUSTER: &[Field] = &[constant("cluster_enabled", "0", "There is no cluster yet.")];
+pub(super) const CLUSTER: &[Field] = &[text(
+    "cluster_enabled",
+    |engine| u8::from(engine.group.is_member()).to_string(),
+    "1 of a member of a Raft group, which answers CLUSTER; else 0.",
+)];
 
 /// The kinds of keys, as fields and labels name them.
 pub(super) const TYPES: &[(&str, Counter)] = &[

@@ -109,7 +109,7 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| engine.client_memory.bound().unwrap_or(0),
         "`maxmemory-clients` in bytes; 0 is no bound.",
     ),
-    constant("mem_cluster_links", "0", "There is no cluster yet."),
+    constant("mem_cluster_links", "0", "There is no bus of a cluster."),
     gauge(
         "mem_aof_buffer",
         |engine| engine.store().map_or(0, |store| store.log().stats().unsynced_bytes),

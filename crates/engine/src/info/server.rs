@@ -9,7 +9,11 @@ pub(super) const FIELDS: &[Field] = &[
     constant("redis_git_sha1", "00000000", "This is no build of Redis."),
     constant("redis_git_dirty", "0", "This is no build of Redis."),
     constant("redis_build_id", "0", "This is no build of Redis."),
-    constant("redis_mode", "standalone", "There is no cluster yet."),
+    text(
+        "redis_mode",
+        |engine| if engine.group.is_member() { "cluster" } else { "standalone" }.into(),
+        "`cluster` of a member of a Raft group, whose clients are those of a Redis Cluster; else `standalone`.",
+    ),
     text("haypile_version", |engine| engine.process.version.into(), "The version of the server."),
     text("os", |_| os(), "Name, release and machine of the operating system."),
     text("arch_bits", |_| usize::BITS.to_string(), "Bits of an address."),

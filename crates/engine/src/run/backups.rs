@@ -336,7 +336,6 @@ impl WorkerState {
 
     /// An order to the server's group: the session goes on when it is carried out.
     pub(crate) fn order(&mut self, engine: &Engine, session: &mut Session, what: GroupOrder) -> Next {
-        session.waits_for_order = true;
         engine.group.give_order(what, self.waiter_for(session));
         self.wait_for_thread(session)
     }

@@ -5,7 +5,7 @@ use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
-use crate::run::group::needs_leader;
+use crate::run::group::Runner;
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::log::Context;
 use haypile_commands::host::Paused;
@@ -87,7 +87,7 @@ impl WorkerState {
             return self.deny(engine, session, entry, call.args, text, out);
         }
         if let Some(text) = redirected(engine, session, entry, call.args) {
-            return self.deny(engine, session, entry, call.args, &text, out);
+            return Checked::Answered(self.refuse(engine, session, Reply::error(text), out));
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Checked::Go;
@@ -180,15 +180,40 @@ impl WorkerState {
     }
 }
 
-/// Returns the error of a call that another member of a consensus group has to run; counts those that this one runs.
+/// Returns the error of a call that another member of a consensus group has to run; notes those that this one runs as
+/// the leader. EXEC is what the commands of its block are; another member does not know the block, which ends.
 fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<'_>) -> Option<String> {
     let bits = engine.checks.bits();
-    if bits & IN_GROUP == 0 || !needs_leader(entry) {
+    if bits & IN_GROUP == 0 {
         return None;
     }
-    let text = if bits & REDIRECTED != 0 { engine.redirect(entry, args) } else { None };
-    session.led_calls += u64::from(text.is_none());
-    text
+    session.is_led = false;
+    let (leads, reads_here) = (bits & REDIRECTED == 0, session.state.reads_here);
+    let runner = |entry: &Entry, args: Args<'_>| engine.runner(entry, args, leads, reads_here);
+    let runner = match (entry.command.body, &session.multi) {
+        (Body::Engine(Control::Exec), Some(multi)) if !multi.refused => {
+            let runners =
+                multi.commands.iter().map(|queued| runner(engine.table.entry(queued.command), queued.args.as_args()));
+            runners.max().unwrap_or(Runner::Any)
+        }
+        (Body::Engine(Control::Exec), _) => Runner::Any,
+        _ => runner(entry, args),
+    };
+    match runner {
+        Runner::Any => None,
+        Runner::Leader => {
+            session.is_led = true;
+            session.led_calls += 1;
+            None
+        }
+        Runner::Other(text) => {
+            if matches!(entry.command.body, Body::Engine(Control::Exec)) {
+                session.multi = None;
+                engine.unwatch(session);
+            }
+            Some(text)
+        }
+    }
 }
 
 /// Whether the command, or one that EXEC is about to run, has one of these flags.

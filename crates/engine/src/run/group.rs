@@ -7,15 +7,17 @@
 
 use crate::run::backups::Waiter;
 use crate::run::engine::Engine;
+use crate::run::script::script_flags;
 use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_commands::host::{GroupOrder, Reload};
-use haypile_commands::{Body, Control, Entry, Error};
+use haypile_commands::{Access, Body, Control, Entry, Error, Flag};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Counter, Store, slot_of};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// The error of calls on data while no leader is known.
 const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
 
 /// A function that changes what lies on the disk while no data are open. Its inner error says that nothing has changed;
@@ -125,6 +127,8 @@ pub struct Group {
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     leader: Mutex<Leader>,
     facts: Mutex<Option<GroupFacts>>,
+    /// The number of the last leader that was known; 0 before there was one.
+    last_leader: AtomicU64,
     is_member: AtomicBool,
     /// The member wants its data opened again: whatever keeps them open for long ends.
     wants_data: AtomicBool,
@@ -169,7 +173,16 @@ impl Group {
 
     /// Notes the facts of a member.
     pub fn set_facts(&self, facts: GroupFacts) {
+        if facts.leader != 0 {
+            self.last_leader.store(facts.leader, Ordering::Relaxed);
+        }
         *lock(&self.facts) = Some(facts);
+    }
+
+    /// Returns the members as nodes of a cluster.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        let last_leader = self.last_leader.load(Ordering::Relaxed);
+        self.facts().map_or_else(Vec::new, |facts| facts.nodes(last_leader))
     }
 
     /// Returns the facts of a member; None of a server that is in no group.
@@ -178,12 +191,74 @@ impl Group {
     }
 }
 
-/// Returns whether the leader of a group alone runs a command: what it says rests on data.
-pub(crate) fn needs_leader(entry: &Entry) -> bool {
-    match entry.command.body {
-        Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) | Body::Script(_) | Body::Engine(Control::Exec) => true,
-        Body::Host(_) | Body::Act(_) | Body::Engine(_) | Body::Container => false,
+/// A member of a group, as a node of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub id: u64,
+    pub address: String,
+    pub is_self: bool,
+    /// Whether it leads; while no leader is known, whether it led last: as in Redis, a master that has failed has its
+    /// slots until another one takes its place, so that clients know whom to ask.
+    pub is_leader: bool,
+    /// Whether it was heard of lately, as far as this member can know: a leader hears of all, others of their leader.
+    pub is_linked: bool,
+    /// The last entry that it is known to have.
+    pub last: u64,
+}
+
+impl GroupFacts {
+    /// Returns all members, by their numbers.
+    fn nodes(&self, last_leader: u64) -> Vec<Node> {
+        let leader = if self.leader == 0 { last_leader } else { self.leader };
+        let node = |member: &MemberFacts| {
+            let MemberFacts { id, address, seen, .. } = member;
+            let (is_self, is_leader) = (*id == self.node_id, *id == leader);
+            let is_missed = is_leader && self.leader == 0;
+            let known = if is_leader { self.commit } else { 0 };
+            Node {
+                id: *id,
+                address: address.clone(),
+                is_self,
+                is_leader,
+                is_linked: is_self || !is_missed && seen.is_none_or(|seen| seen.is_heard),
+                last: if is_self { self.last } else { seen.map_or(known, |seen| seen.matched) },
+            }
+        };
+        let mut nodes: Vec<Node> = self.members.iter().map(node).collect();
+        if !nodes.iter().any(|node| node.is_self) {
+            // It waits until the group takes it in.
+            nodes.push(Node { id: self.node_id, is_self: true, ..Node::default() });
+        }
+        nodes.sort_unstable_by_key(|node| node.id);
+        nodes
     }
+}
+
+/// The member of a group that runs a call. Of a block, the greatest of its calls' is the block's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Runner {
+    /// Any: the call rests on no data, or its client is content with those of this one.
+    Any,
+    /// This one, as the leader: the reply has to wait for a proof of that.
+    Leader,
+    /// Another one, which this error names.
+    Other(String),
+}
+
+/// Returns whether a call rests on data, or is about keys. The calls of a block are looked at one by one.
+fn is_about_data(entry: &Entry) -> bool {
+    match entry.command.body {
+        Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) | Body::Script(_) | Body::Engine(Control::Watch) => true,
+        Body::Host(_) | Body::Act(_) => entry.command.rests_on_rows,
+        Body::Engine(_) | Body::Container => false,
+    }
+}
+
+/// Returns the host and the port of an address; a host in brackets without them.
+pub(crate) fn host_and_port(address: &str) -> (&str, u16) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    (bare.unwrap_or(host), port.parse().unwrap_or(0))
 }
 
 impl Engine {
@@ -219,20 +294,44 @@ impl Engine {
         }
     }
 
-    /// Returns the error of a command that the leader has to run, and who that is.
-    pub(crate) fn redirect(&self, entry: &Entry, args: resp::Args<'_>) -> Option<String> {
-        if matches!(entry.command.body, Body::Engine(_)) {
-            // The commands of a block were looked at one by one.
-            return None;
+    /// Returns who runs a call, which is not EXEC. `leads` says that this member does, as the checks' bit has it;
+    /// `reads_here` that its client has said READONLY.
+    #[inline]
+    pub(crate) fn runner(&self, entry: &Entry, args: resp::Args<'_>, leads: bool, reads_here: bool) -> Runner {
+        match is_about_data(entry) {
+            false => Runner::Any,
+            true if leads => Runner::Leader,
+            true => self.runner_beside_leader(entry, args, reads_here),
         }
+    }
+
+    #[cold]
+    fn runner_beside_leader(&self, entry: &Entry, args: resp::Args<'_>, reads_here: bool) -> Runner {
+        let args = haypile_commands::Args::from(args);
         match &*self.group.leader() {
-            Leader::Here => None,
-            Leader::Unknown => Some(CLUSTERDOWN.to_owned()),
+            Leader::Here => Runner::Leader,
+            Leader::At(_) if reads_here && self.only_reads(entry, args) => Runner::Any,
+            Leader::Unknown if self.settings.config().raft.reads_when_down => match self.only_reads(entry, args) {
+                true if reads_here => Runner::Any,
+                true => Runner::Other(CLUSTERDOWN.to_owned()),
+                false => Runner::Other("CLUSTERDOWN The cluster is down and only accepts read commands".to_owned()),
+            },
+            Leader::Unknown => Runner::Other(CLUSTERDOWN.to_owned()),
             Leader::At(address) => {
-                let args = haypile_commands::Args::from(args);
                 let slot = entry.command.keys(args).next().map_or(0, |(at, _)| slot_of(args.get(at)).0);
-                Some(format!("MOVED {slot} {address}"))
+                let (host, port) = host_and_port(address);
+                Runner::Other(format!("MOVED {slot} {host}:{port}"))
             }
+        }
+    }
+
+    /// Returns whether a call cannot write, as Redis has it: a script without flags may run until it tries to.
+    fn only_reads(&self, entry: &Entry, args: haypile_commands::Args<'_>) -> bool {
+        match entry.command.body {
+            Body::Script(by) if entry.command.access != Access::Read => {
+                script_flags(self, by, args).is_none_or(|flags| flags.no_writes)
+            }
+            _ => !entry.flags.has(Flag::Write),
         }
     }
 

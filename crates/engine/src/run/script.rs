@@ -16,7 +16,7 @@ use haypile_commands::function::Library;
 use haypile_commands::table::Script as By;
 use haypile_commands::{Access, Args, Entry, Error};
 use haypile_resp::{Protocol, Reply};
-use haypile_script::{Flags, Halted, Outcome, Program, Run};
+use haypile_script::{Flags, Halted, Outcome, Program, Run, Shebang};
 use haypile_store::{Mode, Stop, Txn, WritePressure};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -172,6 +172,19 @@ fn callee(part: &mut Part<'_, '_, '_>, by: By, args: Args<'_>) -> Result<(Callee
         By::Name | By::Function => find(part, args.get(1))?,
     };
     Ok((Callee::Script(script), keys_end))
+}
+
+/// Returns the flags of what a call runs, as far as that is known without a transaction; nothing of a script that has
+/// no first line, or that is not there.
+pub(crate) fn script_flags(engine: &Engine, by: By, args: Args<'_>) -> Option<Flags> {
+    match by {
+        By::Text => Shebang::of_script(args.get(1)).ok()?.flags,
+        By::Name => engine.scripts.find(args.get(1))?.shebang.flags,
+        By::Function => {
+            let functions = local::functions(&engine.store()?.facts());
+            functions.find(args.get(1)).map(|(_, function)| function.flags)
+        }
+    }
 }
 
 /// Finds a script by its name: in the cache, or among those that the same block has loaded.

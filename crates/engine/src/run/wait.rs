@@ -98,7 +98,6 @@ impl WorkerState {
                 self.run_pending(engine, session, pending, out)
             }
             (Waiting::Pool, What::Finished(finished)) => {
-                session.waits_for_order = false;
                 self.come_back();
                 session.state = finished.state;
                 self.show_changes(engine, session, finished.gate.index);

@@ -517,7 +517,7 @@ impl Connection {
         if state.output.is_held() && round > 0 && of != version {
             return false;
         }
-        let (calls_now, waits) = (state.session.led_calls(), state.session.waits_on_data());
+        let (calls_now, waits) = (state.session.led_calls(), state.session.waits_as_led());
         if !state.output.has_new() {
             self.proof.set(Proof { round, of, calls, was_waiting: was_waiting || waits });
             return true;

@@ -159,6 +159,7 @@ impl Raft {
         };
         let is_first = self.member.set(Place { options, group: identity.group }).is_ok();
         assert!(is_first, "a server becomes a member once");
+        self.engine.group.set_facts(thread::known(self.place()));
     }
 
     /// Returns the member that this server is.

@@ -23,19 +23,14 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// Is the member, to the end of the server.
 pub fn run(raft: &Arc<Raft>) {
-    let Place { options, group } = raft.place();
+    let place @ Place { options, group } = raft.place();
     while !raft.inbox.is_closing() {
         let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
         let ended = Turns::begin(raft, options, *group, &goes_on, &again).and_then(Turns::run);
         raft.serves.store(false, Ordering::Release);
         raft.engine.set_leader(Leader::Unknown);
         let Err(fault) = ended else { return };
-        raft.engine.group.set_facts(GroupFacts {
-            node_id: options.id,
-            role: "stopped",
-            fault: Some(fault.to_string()),
-            ..GroupFacts::default()
-        });
+        raft.engine.group.set_facts(GroupFacts { fault: Some(fault.to_string()), ..known(place) });
         match &fault {
             Fault::Refused(why) => tracing::warn!("this member of the group begins again: {why}"),
             Fault::Damaged(why) => tracing::error!("this member takes no part in the group: {why}"),
@@ -59,6 +54,25 @@ pub fn run(raft: &Arc<Raft>) {
             tracing::error!("the data of this member cannot be opened again: {why}");
             return;
         }
+    }
+}
+
+/// Returns what is known of a member before it takes part.
+pub fn known(place: &Place) -> GroupFacts {
+    let Place { options, group } = place;
+    let founder = |(id, peer): (u64, &Peer)| MemberFacts {
+        id,
+        address: peer.address.clone(),
+        part: Part::Voter.name(),
+        seen: None,
+    };
+    GroupFacts {
+        node_id: options.id,
+        group: group.to_string(),
+        founding: options.members.to_string(),
+        members: options.members.iter().map(founder).collect(),
+        role: "stopped",
+        ..GroupFacts::default()
     }
 }
 
@@ -243,9 +257,6 @@ impl<'a> Turns<'a> {
             seen: seen(id),
         };
         GroupFacts {
-            node_id: self.options.id,
-            group: self.raft.place().group.to_string(),
-            founding: self.options.members.to_string(),
             leader_address: self
                 .member
                 .configuration()
@@ -268,6 +279,7 @@ impl<'a> Turns<'a> {
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,
             fault: None,
+            ..known(self.raft.place())
         }
     }
 

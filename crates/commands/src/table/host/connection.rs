@@ -49,6 +49,8 @@ pub enum SessionChange {
     /// The replies that the client gets, from the running command on; ON only lets later replies through.
     Replies(Replies),
     NoEvict(bool),
+    /// The client is content with what a member of a group has that does not lead.
+    ReadsHere(bool),
     NoTouch(bool),
     /// Tells the client of keys that change, by these options; None ends that.
     Track(Option<TrackingOptions>),

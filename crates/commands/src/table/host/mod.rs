@@ -9,6 +9,7 @@
 
 mod act;
 mod clients;
+mod cluster;
 mod config;
 mod connection;
 mod memory;
@@ -23,6 +24,7 @@ mod users;
 
 pub use act::{Act, Answer, GroupOrder};
 pub use clients::{ClientFilter, ClientType, Clients, Paused};
+pub use cluster::{Cluster, ClusterFacts, ClusterNode};
 pub use config::Config;
 pub use connection::{Connection, Library, Reached, Replies, SessionChange, Wait, WaitKind};
 pub use memory::{Memory, MemoryFacts};
@@ -55,6 +57,7 @@ pub trait Host:
     + Statistics
     + Storage
     + Replication
+    + Cluster
     + Scripts
     + Process
     + Rows

@@ -5,6 +5,7 @@
 //! block runs on) is up to the caller. The pages of INFO are in `info`.
 
 mod clients;
+mod cluster;
 mod config;
 mod connection;
 mod memory;
