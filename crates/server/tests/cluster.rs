@@ -263,6 +263,24 @@ fn without_a_leader_only_those_read_who_may() {
     assert_eq!(client.ask("GET a"), DOWN);
 }
 
+#[test]
+fn who_waits_for_keys_of_a_leader_is_sent_away_with_it() {
+    let group = Group::start(&[]);
+    let leader = group.leader();
+    let mut waiter = group.client(leader);
+    waiter.send(b"BLPOP list 0\r\n");
+    wait_until("it waits", || group.client(leader).info("blocked_clients") == "1");
+    let server = group.servers[leader].as_ref().expect("it is up");
+    server.signal("STOP");
+    let others = || group.up().filter(|at| *at != leader);
+    wait_until("another one leads", || others().any(|at| raft(&mut group.client(at), "role") == "leader"));
+    server.signal("CONT");
+    // What became of its call it cannot be told.
+    wait_until("its connection ends", || waiter.has_reply());
+    let told = waiter.rest();
+    assert!(told.is_empty() || told == DOWN, "{told}");
+}
+
 /// Runs a program with this input, and returns what it prints.
 fn output(command: &mut Command, input: &str) -> String {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -63,6 +63,8 @@ pub(crate) enum End {
     Timeout,
     /// CLIENT UNBLOCK with an error.
     Error,
+    /// The server does not lead its group any more.
+    Deposed,
     /// The waiter's client has gone, or is going to.
     Gone,
 }
@@ -243,6 +245,11 @@ impl Waiters {
             }
         }
         found
+    }
+
+    /// Returns the sessions that wait.
+    pub fn sessions(&self) -> Vec<u64> {
+        self.by_session.iter().flat_map(|shard| lock(shard).keys().copied().collect::<Vec<_>>()).collect()
     }
 
     pub fn of_session(&self, session: u64) -> Option<Arc<Waiter>> {

@@ -8,6 +8,7 @@ use crate::clients::inbox::Inbox;
 use crate::clients::session::{Pending, Session, Waiting, Work};
 use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf, in_ms};
 use crate::run::engine::Engine;
+use crate::run::group::CLUSTERDOWN;
 use crate::run::pool::{Job, Task};
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::User;
@@ -114,6 +115,7 @@ impl WorkerState {
             Some(End::Timeout) => Reply::NullArray,
             Some(End::Again) => return self.run_again(engine, session, &waiter, out),
             Some(End::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
+            Some(End::Deposed) => Error::text(CLUSTERDOWN).into_reply(),
             // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
             end @ (Some(End::Gone) | None) => {
                 let not_before = if is_paused { in_ms(PAUSED_LOOK_MS) } else { None };

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The error of calls on data while no leader is known.
-const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
+pub(crate) const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
 
 /// A function that changes what lies on the disk while no data are open. Its inner error says that nothing has changed;
 /// the outer one, that nobody knows.

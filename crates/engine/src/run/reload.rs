@@ -8,6 +8,7 @@
 
 use crate::keys::admission::ExclusionHeld;
 use crate::keys::exclusion::Exclusive;
+use crate::keys::waiters::End;
 use crate::run::engine::{Engine, StoreRef};
 use crate::sync::lock;
 use haypile_commands::host::{Reload, Shutdown};
@@ -111,6 +112,8 @@ impl Engine {
         self.group.set_wants_data(false);
         let opener = self.opener.get().ok_or("this server cannot open its data again")?;
         let old = self.store_arc().ok_or("the data are not loaded")?;
+        // Clients that wait for keys of a leader would wait for ever: as in Redis, they are sent away.
+        self.waiters.sessions().into_iter().for_each(|session| _ = self.end_wait(session, End::Deposed));
         let held = loop {
             match self.hold_exclusion_without_views(&old) {
                 Ok(held) => break held,
