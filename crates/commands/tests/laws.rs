@@ -33,7 +33,7 @@ fn names_are_unique_and_in_lower_case() {
     for entry in entries(&table) {
         assert!(seen.insert(entry.full_name.clone()), "{} is there twice", entry.full_name);
         let name = entry.command.name;
-        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
         assert!(!name.is_empty() && name.chars().all(allowed), "{name}");
     }
 }

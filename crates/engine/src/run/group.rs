@@ -151,10 +151,11 @@ impl Group {
     }
 
     pub(crate) fn give_order(&self, what: GroupOrder, waiter: Waiter) {
-        lock(&self.orders).push(Order { what, waiter: Some(waiter) });
-        if let Some(bell) = self.bell.get() {
-            bell();
-        }
+        let order = Order { what, waiter: Some(waiter) };
+        // Where nobody looks at orders, this one is answered as it is dropped.
+        let Some(bell) = self.bell.get() else { return drop(order) };
+        lock(&self.orders).push(order);
+        bell();
     }
 
     /// Returns the orders that were given since the last call.
