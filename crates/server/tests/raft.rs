@@ -172,7 +172,7 @@ fn members_come_and_go_while_the_group_serves() {
 
 #[test]
 fn a_server_with_its_data_becomes_a_group_and_others_join_it() {
-    let alone = ["--enable-debug-command", "yes", "--raft-election-timeout", "300", "--raft-heartbeat-interval", "30"];
+    let alone = ["--enable-debug-command", "yes", "--raft-election-timeout", "600", "--raft-heartbeat-interval", "60"];
     let dirs: Vec<_> = (0..3).map(|_| TempDir::new()).collect();
     let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
     let start = |at: usize| Server::start_at(dirs[at].path(), ports[at], &alone);

@@ -291,7 +291,10 @@ impl Engine {
         match &*self.group.leader() {
             Leader::Here => Ok(order),
             Leader::Unknown => Err(Error::text(CLUSTERDOWN)),
-            Leader::At(address) => Err(Error::text(format!("MOVED 0 {address}"))),
+            Leader::At(address) => {
+                let (host, port) = host_and_port(address);
+                Err(Error::text(format!("MOVED 0 {host}:{port}")))
+            }
         }
     }
 

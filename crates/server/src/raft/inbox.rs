@@ -31,6 +31,8 @@ pub struct Inbox {
     filled: Condvar,
     /// Told when there is room.
     emptied: Condvar,
+    /// Told when the member is to end.
+    closed: Condvar,
 }
 
 /// All that a member was told since it looked last.
@@ -113,6 +115,7 @@ impl Inbox {
         drop(state);
         self.filled.notify_all();
         self.emptied.notify_all();
+        self.closed.notify_all();
     }
 
     /// Waits for so long, or until the member is to end; returns whether it is.
@@ -124,7 +127,7 @@ impl Inbox {
             if left.is_zero() {
                 break;
             }
-            state = self.emptied.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.closed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.closing
     }

@@ -4,7 +4,7 @@ use super::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
 
 /// The directives with which elections are short.
-pub const QUICK: [&str; 4] = ["--raft-election-timeout", "300", "--raft-heartbeat-interval", "30"];
+pub const QUICK: [&str; 4] = ["--raft-election-timeout", "600", "--raft-heartbeat-interval", "60"];
 
 pub struct Group {
     pub dirs: Vec<TempDir>,
