@@ -86,6 +86,9 @@ impl<M: Machine> Member<M> {
         self.work()?;
         match self.installed.take() {
             None => Ok(true),
+            Some((entries, members)) if members.get(self.raw.raft.id).is_some() => {
+                Err(damaged(format!("Raft does not go on behind a copy that ends with entry {}", entries.last())))
+            }
             // It begins again with that, and waits to be taken in.
             Some((_, members)) => Err(Fault::Refused(format!("the copy is of a group without this member: {members}"))),
         }

@@ -115,6 +115,10 @@ impl Entries {
     pub fn push(&mut self, span: EntrySpan, change: Option<Arc<Configuration>>) {
         let EntrySpan { term, number, first, last, changes_members } = span;
         assert_eq!(change.is_some(), changes_members, "a change says who the members are");
+        assert!(
+            self.changes.last_key_value().is_none_or(|(last, _)| *last < number),
+            "what is taken back is forgotten"
+        );
         let before = self.end_of(self.last()).expect("the last one is known");
         assert_eq!((number, first), (self.last() + 1, before.next()), "entries and records have no gaps");
         assert!(last >= first, "an entry has a record");

@@ -343,11 +343,14 @@ impl<'s> Group<'s> {
         let at = self.draw();
         let Life::Up(up) = &mut self.lives[at] else { return };
         let Some(end) = up.member.machine().fetched.as_ref().map(|copy| copy.end) else { return };
-        if let Err(Fault::Refused(why)) = up.member.install(end.entry) {
-            assert!(why.contains("without this member"), "{why}");
-            return self.begin_again(at);
+        match up.member.install(end.entry) {
+            Ok(_) => self.after(at),
+            Err(Fault::Refused(why)) => {
+                assert!(why.contains("without this member"), "{why}");
+                self.begin_again(at);
+            }
+            Err(Fault::Damaged(why)) => panic!("{why}"),
         }
-        self.after(at);
     }
 
     /// Begins a member again that cannot go on with what it has in memory.
