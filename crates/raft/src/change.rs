@@ -64,7 +64,7 @@ impl<M: Machine> Member<M> {
             false => self.caught_up().map(|id| self.configuration.promoting(id)),
         };
         if let Some(next) = next {
-            // What has no room now is tried again at the next tick.
+            // A change that has no room now is tried again at the next tick.
             drop(self.make_change(next));
         }
     }

@@ -89,7 +89,7 @@ impl<M: Machine> Member<M> {
             Some((entries, members)) if members.get(self.raw.raft.id).is_some() => {
                 Err(damaged(format!("Raft does not go on behind a copy that ends with entry {}", entries.last())))
             }
-            // It begins again with that, and waits to be taken in.
+            // The member begins again with that, and waits to be taken in.
             Some((_, members)) => Err(Fault::Refused(format!("the copy is of a group without this member: {members}"))),
         }
     }

@@ -124,8 +124,8 @@ impl<M: Machine> Member<M> {
             return Err(damaged(format!("the log has entries of term {newest}, and the ballot knows of {term} only")));
         }
         let configuration = founding_or(&options.members, machine.members())?;
-        // Who campaigns by members of long ago would lead without those of today: no more than one change, the last
-        // one, may be unknown to be committed.
+        // A member that campaigns by members of long ago would lead without those of today: no more than one change,
+        // the last one, may be unknown to be committed.
         let commit = applied.max(entries.committed_by_changes().unwrap_or(0));
         let hard = HardState { term, vote, commit, ..HardState::default() };
         entries.begin_with(hard, configuration.state());

@@ -71,6 +71,27 @@ impl Target for Remote {
 }
 
 impl Remote {
+    /// Logs in as this server does on others that it follows or is in a group with.
+    ///
+    /// # Errors
+    /// The password is refused.
+    pub fn log_in(&mut self, config: &haypile_config::Config) -> io::Result<()> {
+        let (user, password) = (&config.replication.masteruser, &config.replication.masterauth);
+        if password.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<&[u8]> = match user.is_empty() {
+            true => vec![b"AUTH", password],
+            false => vec![b"AUTH", user, password],
+        };
+        match self.call(&words)? {
+            Reply::Error(why) => {
+                Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {why}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns this end's address.
     ///
     /// # Errors

@@ -184,7 +184,16 @@ fn a_server_with_its_data_becomes_a_group_and_others_join_it() {
     assert_eq!(first.ask("SADD set a b c"), ":3\r\n");
     let digest = first.ask("DEBUG DIGEST");
     assert_eq!(first.ask("RAFT.NODE REMOVE 1"), "-ERR this server is in no Raft group\r\n");
-    assert_eq!(first.ask(&format!("RAFT.CLUSTER INIT {}", address(0))), "+OK\r\n");
+    // Several who say so at the same time make one group.
+    let mut asks: Vec<_> = (0..4).map(|_| servers[0].client()).collect();
+    let init = format!("RAFT.CLUSTER INIT {}", address(0));
+    let answers: Vec<String> = std::thread::scope(|threads| {
+        let asking: Vec<_> = asks.iter_mut().map(|client| threads.spawn(|| client.ask(&init))).collect();
+        asking.into_iter().map(|thread| thread.join().expect("it is answered")).collect()
+    });
+    let others = "-ERR this server is in a Raft group already\r\n";
+    assert_eq!(answers.iter().filter(|answer| *answer == "+OK\r\n").count(), 1, "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| *answer == others).count(), 3, "{answers:?}");
     assert_eq!(
         first.ask(&format!("RAFT.CLUSTER INIT {}", address(0))),
         "-ERR this server is in a Raft group already\r\n"

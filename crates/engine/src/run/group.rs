@@ -227,7 +227,7 @@ impl GroupFacts {
         };
         let mut nodes: Vec<Node> = self.members.iter().map(node).collect();
         if !nodes.iter().any(|node| node.is_self) {
-            // It waits until the group takes it in.
+            // This server waits until the group takes it in.
             nodes.push(Node { id: self.node_id, is_self: true, ..Node::default() });
         }
         nodes.sort_unstable_by_key(|node| node.id);
@@ -384,7 +384,7 @@ impl Engine {
         let _data = lock(&self.replication.data);
         let mut done = Ok(());
         self.open_again(Reload::Base, false, &mut || {
-            // What failed without a change is told behind the opening of what is there.
+            // A failure without a change is told behind the opening of what is there.
             done = between()?;
             Ok(())
         })?;
@@ -400,7 +400,7 @@ impl Engine {
         let _data = lock(&self.replication.data);
         let mut done = Ok(());
         self.open_group_again(Index(u64::MAX), &mut || {
-            // What failed without a change is told behind the opening of what is there.
+            // A failure without a change is told behind the opening of what is there.
             done = put()?;
             Ok(())
         })?;

@@ -1,9 +1,9 @@
 //! Servers that become members while they run: a server with its data as the first one of a group, or as one more.
 
 use crate::datadir;
-use crate::raft::Raft;
 use crate::raft::identity::{Identity, check};
-use crate::raft::peers::{address_of, log_in};
+use crate::raft::peers::address_of;
+use crate::raft::{Raft, lock};
 use crate::remote::Remote;
 use crate::tls::not_configured;
 use haypile_commands::host::GroupOrder;
@@ -28,8 +28,10 @@ const TRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Carries out the orders of a server that is in no group.
 pub fn carry_out(raft: &Arc<Raft>) {
+    let _one_at_a_time = lock(&raft.entering);
     for mut order in raft.engine.group.take_orders() {
         let done = match &mut order.what {
+            _ if raft.is_member() => Err("this server is in a Raft group already".into()),
             GroupOrder::Begin { address } => begin(raft, address),
             GroupOrder::Join { through, address, forces } => join(raft, through, address.as_deref(), *forces),
             _ => Err("this server is in no Raft group".into()),
@@ -163,6 +165,6 @@ fn connect(raft: &Raft, address: &str) -> Result<Remote, String> {
     let tls =
         if config.tls.cluster { Some(raft.tls.client().ok_or_else(|| not_configured().to_string())?) } else { None };
     let mut remote = Remote::connect(host, port, ANSWER_MAX, tls).map_err(|error| error.to_string())?;
-    log_in(&mut remote, &config).map_err(|error| error.to_string())?;
+    remote.log_in(&config).map_err(|error| error.to_string())?;
     Ok(remote)
 }

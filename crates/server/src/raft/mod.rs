@@ -69,6 +69,8 @@ pub struct Raft {
     heard: AtomicU64,
     own_address: Mutex<String>,
     is_fetching: AtomicBool,
+    /// Held while the server becomes a member: orders come from several clients.
+    entering: Mutex<()>,
     replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
@@ -130,6 +132,7 @@ impl Raft {
             heard: AtomicU64::new(0),
             own_address: Mutex::default(),
             is_fetching: AtomicBool::new(false),
+            entering: Mutex::default(),
             replication: replication.clone(),
             running: Mutex::default(),
             mailboxes: mailboxes.clone(),

@@ -4,7 +4,6 @@ use crate::raft::{Place, Raft};
 use crate::remote::Remote;
 use crate::socket::Socket;
 use crate::tls::not_configured;
-use haypile_config::Config;
 use haypile_raft::{Loader, Outgoing};
 use haypile_resp::Reply;
 use std::collections::VecDeque;
@@ -131,31 +130,13 @@ pub fn address_of(address: &str) -> io::Result<(&str, u16)> {
     Ok((host.trim_start_matches('[').trim_end_matches(']'), port.parse().map_err(|_| wrong())?))
 }
 
-/// Logs in as members do.
-///
-/// # Errors
-/// The password is refused.
-pub fn log_in(remote: &mut Remote, config: &Config) -> io::Result<()> {
-    if config.replication.masterauth.is_empty() {
-        return Ok(());
-    }
-    let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
-        true => vec![b"AUTH", &config.replication.masterauth],
-        false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
-    };
-    match remote.call(&words)? {
-        Reply::Error(why) => Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {why}"))),
-        _ => Ok(()),
-    }
-}
-
 fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     let Place { options, group } = raft.place();
     let config = raft.engine.settings.config();
     let (host, port) = address_of(&peer.address)?;
     let tls = if config.tls.cluster { Some(raft.tls.client().ok_or_else(not_configured)?) } else { None };
     let mut remote = Remote::connect(host, port, ANSWER_MAX, tls)?;
-    log_in(&mut remote, &config)?;
+    remote.log_in(&config)?;
     let group = group.to_string();
     let (from, to) = (options.id.to_string(), peer.id.to_string());
     let own = raft.own_address();

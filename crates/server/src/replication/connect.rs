@@ -60,15 +60,7 @@ pub fn connect<'r>(
 pub fn reach(replication: &Replication, other: &Master, goes_on: impl Fn() -> bool) -> io::Result<Remote> {
     let mut remote = connect_aside(replication, other, goes_on)?;
     let config = replication.engine.settings.config();
-    if !config.replication.masterauth.is_empty() {
-        let words: Vec<&[u8]> = match config.replication.masteruser.is_empty() {
-            true => vec![b"AUTH", &config.replication.masterauth],
-            false => vec![b"AUTH", &config.replication.masteruser, &config.replication.masterauth],
-        };
-        if let Reply::Error(why) = remote.call(&words)? {
-            return Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {}", why)));
-        }
-    }
+    remote.log_in(&config)?;
     Ok(remote)
 }
 

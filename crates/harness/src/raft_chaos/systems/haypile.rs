@@ -89,7 +89,7 @@ impl System for Haypile {
     fn remove(&self, asked: Member, node: Member) -> Result<()> {
         let removed = command(asked, &["RAFT.NODE", "REMOVE", &id(node).to_string()]);
         if removed.as_ref().is_err_and(|error| error.to_string().contains(&peer(node))) {
-            // It leads, and is asked again when another one does.
+            // The node leads, and is asked again when another one does.
             command(node, &["RAFT.TRANSFER-LEADER"])?;
         }
         removed
