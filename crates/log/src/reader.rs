@@ -161,9 +161,10 @@ impl Reader {
             let (segment, first) = (held.segment.clone(), held.first);
             let (last, end) = (held.last.min(durable), held.end);
             drop(state);
+            let number = segment.header.number;
             if let Some(source) = &mut self.source
                 && source.in_file
-                && source.segment.header.number == segment.header.number
+                && source.segment.header.number == number
             {
                 source.walk.set_limit(end);
                 source.last = last;
@@ -171,7 +172,12 @@ impl Reader {
             }
             match self.shared.files.open(&segment.path) {
                 Ok(file) => {
-                    let walk = Walk::new(file, segment.header.salt, first, end);
+                    let mut walk = Walk::new(file, segment.header.salt, first, end);
+                    // What was read out of memory ends where the rest is: nothing is read from the segment's beginning.
+                    let before = self.source.as_ref().filter(|source| source.segment.header.number == number);
+                    if let Some(before) = before.filter(|source| source.walk.next_index() == next) {
+                        walk.skip_to(&before.walk);
+                    }
                     self.source = Some(Source { segment, walk, last, in_file: true });
                     return Ok(None);
                 }

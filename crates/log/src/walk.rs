@@ -99,6 +99,14 @@ impl Walk {
         self.base + self.at as u64
     }
 
+    /// Goes on where another walk through the same segment has come to, if that is the end of a group.
+    pub(crate) fn skip_to(&mut self, other: &Walk) {
+        if other.group.is_some() && other.offset() == other.group_end {
+            (self.base, self.at, self.filled) = (other.offset(), 0, 0);
+            (self.next, self.entry) = (other.next, other.entry);
+        }
+    }
+
     /// More of the file may be read now.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);

@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::*;
+use haypile_log::testing::Random;
 use haypile_log::*;
 
 /// All that the reader has now.
@@ -57,6 +58,29 @@ fn a_reader_follows_from_files_and_from_memory_and_meets_every_record_once() {
     assert_eq!(life.found, seen, "a replay finds what the reader saw, segments and offsets included");
     let again = drain(&mut life.log.reader(Index(0)));
     assert_eq!(again, seen, "segments of an earlier run are read");
+}
+
+#[test]
+fn a_reader_that_is_now_before_and_now_behind_the_sync_reads_no_byte_twice() {
+    let mut rig = Rig::new(8);
+    let life = rig.open_with(Index(0), |options| options.segment_bytes = 16 << 20);
+    life.wait_for_spare();
+    let mut reader = life.log.reader(Index(1));
+    let (mut seen, mut random, before) = (Vec::new(), Random(8), (life.faults.bytes(), life.faults.read_bytes()));
+    for number in 2..=1000 {
+        life.write(&body(number, 300));
+        if random.chance(40) {
+            life.log.sync_through(life.log.last()).unwrap();
+        }
+        if random.chance(40) {
+            seen.extend(drain(&mut reader));
+        }
+    }
+    seen.extend(drain(&mut reader));
+    assert_eq!(indexes(&seen), (2..=1000).collect::<Vec<_>>());
+    let (written, read) = (life.faults.bytes() - before.0, life.faults.read_bytes() - before.1);
+    assert!(read > written / 4, "a part is read from the file: {read} of {written} bytes");
+    assert!(read <= written, "{read} bytes are read of {written}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ struct State {
     writes: u64,
     syncs: u64,
     bytes: u64,
+    read_bytes: u64,
     fail_writes: Option<(u64, u64, io::ErrorKind)>,
     fail_syncs: Option<(u64, u64)>,
     write_bytes_max: Option<usize>,
@@ -116,6 +117,11 @@ impl FaultFiles {
         self.script.lock().bytes
     }
 
+    /// Bytes read from files so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.script.lock().read_bytes
+    }
+
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(FaultFile { inner: file, script: self.script.clone() })
     }
@@ -200,7 +206,9 @@ impl File for FaultFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         drop(self.script.alive()?);
-        self.inner.read_at(buf, offset)
+        let read = self.inner.read_at(buf, offset)?;
+        self.script.lock().read_bytes += read as u64;
+        Ok(read)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
