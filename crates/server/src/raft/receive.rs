@@ -97,11 +97,12 @@ impl Raft {
 
     /// Takes the messages that come.
     fn take(&self, socket: &Socket, read: Vec<u8>, from: u64) -> io::Result<()> {
-        let mut buffer = read;
+        // `buffer[..filled]` has come and is not taken.
+        let (mut filled, mut buffer) = (read.len(), read);
         loop {
             let mut taken = 0;
             while let Some((envelope, bytes)) =
-                Envelope::decode(&buffer[taken..]).map_err(|error| Error::new(ErrorKind::InvalidData, error))?
+                Envelope::decode(&buffer[taken..filled]).map_err(|error| Error::new(ErrorKind::InvalidData, error))?
             {
                 taken += bytes;
                 if envelope.from() != from {
@@ -111,19 +112,21 @@ impl Raft {
                     return Ok(());
                 }
             }
-            buffer.drain(..taken);
-            if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
+            buffer.copy_within(taken..filled, 0);
+            filled -= taken;
+            if filled == 0 && buffer.len() > KEPT_BYTES {
                 buffer = Vec::new();
             }
-            let have = buffer.len();
-            buffer.resize(have + RECEIVE_BYTES, 0);
+            if buffer.len() < filled + RECEIVE_BYTES {
+                buffer.resize(filled + RECEIVE_BYTES, 0);
+            }
             let came = loop {
-                match socket.read(&mut buffer[have..]) {
+                match socket.read(&mut buffer[filled..]) {
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     came => break came?,
                 }
             };
-            buffer.truncate(have + came);
+            filled += came;
             if came == 0 {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
             }
