@@ -1,6 +1,7 @@
 //! A connection for threads that may wait, encrypted or not.
 
 use crate::tls::threads::Encrypted;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -26,6 +27,13 @@ impl Socket {
     pub fn shutdown(&self) {
         // The connection may have ended already.
         let _ = self.tcp().shutdown(Shutdown::Both);
+    }
+
+    /// Returns whether the other side has ended the connection, whatever of it has not been read yet. Never waits.
+    pub fn has_ended(&self) -> bool {
+        let mut ask = [PollFd::new(self.tcp(), PollFlags::RDHUP)];
+        let is_told = poll(&mut ask, Some(&Timespec::default())).is_ok_and(|told| told > 0);
+        is_told && ask[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {

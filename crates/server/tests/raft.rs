@@ -50,6 +50,23 @@ fn a_leader_without_a_quorum_answers_nothing() {
 }
 
 #[test]
+fn a_member_that_has_nothing_to_send_connects_again() {
+    let mut group = Group::start(&["--logfile", "server.log"]);
+    let leader = group.leader();
+    group.settle();
+    let (silent, killed) = ((leader + 1) % 3, (leader + 2) % 3);
+    let connections = |group: &Group| {
+        let log = std::fs::read_to_string(group.dirs[silent].path().join("server.log")).expect("it is written");
+        log.matches(&format!("connected to member {}", killed + 1)).count()
+    };
+    let before = connections(&group);
+    group.kill(killed);
+    group.begin(killed);
+    // Were it to notice only when it campaigns, its request for a vote would be lost.
+    wait_until("it has connected", || connections(&group) > before);
+}
+
+#[test]
 fn a_member_that_stops_cleanly_comes_back_as_it_was() {
     let mut group = Group::start(&["--enable-debug-command", "yes"]);
     for round in 0..2 {

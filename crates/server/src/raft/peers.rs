@@ -23,6 +23,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The pause after an attempt that failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The time between two looks whether a connection over which nothing is sent has ended.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Bytes of messages that are gathered before they are sent.
 const SEND_BYTES: usize = 256 << 10;
 
@@ -77,11 +80,11 @@ impl Peer {
         queue.is_connected = is_connected;
     }
 
-    /// Waits for messages, and takes them; None at the end.
+    /// Waits a while for messages, and takes them, which may be none; None at the end.
     fn take(&self) -> Option<VecDeque<Outgoing>> {
         let mut queue = self.queue();
-        while queue.messages.is_empty() && !queue.closing {
-            queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        if queue.messages.is_empty() && !queue.closing {
+            queue = self.filled.wait_timeout(queue, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
         (!queue.closing).then(|| std::mem::take(&mut queue.messages))
     }
@@ -150,6 +153,10 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
 fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
     let (mut buffer, mut loader, mut version) = (Vec::new(), Loader::default(), 0);
     while let Some(messages) = peer.take() {
+        // Who does not lead has nothing to send for long, and then a request for a vote, which nobody repeats.
+        if messages.is_empty() && socket.has_ended() {
+            return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
+        }
         for message in messages {
             let now = raft.engine.store_version();
             let Some(store) = raft.engine.store() else { continue };
@@ -172,8 +179,10 @@ fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
                 raft.inbox.on_lost(peer.id);
             }
         }
-        socket.write_all(&buffer)?;
-        buffer.clear();
+        if !buffer.is_empty() {
+            socket.write_all(&buffer)?;
+            buffer.clear();
+        }
         if buffer.capacity() > KEPT_BYTES {
             buffer = Vec::new();
         }

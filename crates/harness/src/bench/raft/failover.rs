@@ -49,7 +49,9 @@ fn rows(whose: &str, election: Duration, mut took: Vec<Duration>, bounds: [Optio
 }
 
 fn ours(options: &Options) -> Result<Vec<Duration>> {
-    let mut group = haypile::start(&options.server, Mode::Group, &options.dir)?;
+    let election = options.election.as_millis();
+    let times = format!("--raft-election-timeout {election} --raft-heartbeat-interval {}", (election / 10).max(1));
+    let mut group = haypile::start(&options.server.with(&times)?, Mode::Group, &options.dir)?;
     let (mut random, mut all) = (Random::new(4), Vec::new());
     for _ in 0..options.kills {
         let leader = haypile::wait_for_leader(&mut group)?;
