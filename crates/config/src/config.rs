@@ -77,8 +77,11 @@ pub struct Raft {
     pub peers: String,
     pub election_ms: u64,
     pub heartbeat_ms: u64,
-    /// Whether a member that knows no leader serves clients that have said READONLY.
-    pub reads_when_down: bool,
+    /// Whether a leader relies on a lease for reads.
+    pub leases: bool,
+    /// Whether a read on a member that does not lead waits until it misses nothing.
+    pub reads_beside_miss_nothing: bool,
+    reads_when_down: bool,
 }
 
 impl Raft {
@@ -88,8 +91,16 @@ impl Raft {
             peers: fields.printed("raft-peers"),
             election_ms: fields.int("raft-election-timeout"),
             heartbeat_ms: fields.int("raft-heartbeat-interval"),
+            leases: fields.choice("raft-read", RAFT_READS),
+            reads_beside_miss_nothing: fields.choice("raft-follower-reads", FOLLOWER_READS),
             reads_when_down: fields.bool("cluster-allow-reads-when-down"),
         }
+    }
+
+    /// Returns whether a member that knows no leader serves clients that have said READONLY: nobody can tell it what it
+    /// misses then.
+    pub fn reads_when_down(&self) -> bool {
+        self.reads_when_down && !self.reads_beside_miss_nothing
     }
 
     /// Returns whether the server is a member of a group.
@@ -497,6 +508,10 @@ const LOG_LEVELS: &[(&str, LogLevel)] = &[
 ];
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("human", LogFormat::Human), ("json", LogFormat::Json)];
 const ENGINES: &[(&str, Engine)] = &[("rocksdb", Engine::RocksDb), ("memory", Engine::Memory)];
+/// Whether it is by a lease.
+const RAFT_READS: &[(&str, bool)] = &[("index", false), ("lease", true)];
+/// Whether they miss nothing.
+const FOLLOWER_READS: &[(&str, bool)] = &[("stale", false), ("linearizable", true)];
 const ON_LATE_REPLICAS: &[(&str, OnLateReplicas)] =
     &[("refuse", OnLateReplicas::Refuse), ("go-on", OnLateReplicas::GoOn)];
 const DURABILITIES: &[(&str, Durability)] = &[("os", Durability::Os), ("fsync", Durability::Fsync)];

@@ -32,7 +32,7 @@ pub use clients::statistics::counters::{Count, Counters, Distribution, Histogram
 pub use info::page::page as info_page;
 pub use run::backups::{Archive, Made};
 pub use run::engine::{Engine, Loading, Process, StoreRef};
-pub use run::group::{Group, GroupFacts, Leader, MemberFacts, MemberSeen, Order};
+pub use run::group::{Group, GroupFacts, Leader, Member, MemberFacts, MemberSeen, Order};
 pub use run::memory::Allocator;
 pub use run::migrate::{Target, Targets};
 pub use run::reload::Opener;

@@ -10,7 +10,8 @@ use crate::entries::{BYTES_EACH, Entries, PER_MESSAGE};
 use crate::loader::Outgoing;
 use crate::machine::{Fault, Machine};
 use crate::members::Members;
-use crate::rounds::Rounds;
+use crate::reads::{Question, Reads, pack, unpack};
+use crate::rounds::Round;
 use crate::standing::{PeerStanding, Role, Standing, Wanted};
 use crate::survey::survey;
 use crate::wire::{EntryRecord, EntryRecords, Envelope, travels};
@@ -64,9 +65,11 @@ pub struct Member<M: Machine> {
     /// The entries and members of a copy that is in place, until Raft takes them.
     pub(crate) installed: Option<(Entries, Arc<Configuration>)>,
     pub(crate) copies: u64,
-    rounds: Arc<Rounds>,
+    pub(crate) reads: Arc<Reads>,
     random: Box<dyn FnMut() -> u64 + Send>,
-    election_ticks: usize,
+    pub(crate) election_ticks: usize,
+    /// Whether this member took part in a group before it has begun.
+    pub(crate) has_voted_before: bool,
     /// Term and role when the election timeout was drawn last.
     drawn: Option<(u64, StateRole)>,
     /// The term in which clients' transactions make records.
@@ -78,14 +81,20 @@ pub struct Member<M: Machine> {
     /// The records of the message that is being worked on, by the entries' numbers.
     received: BTreeMap<u64, EntryRecords>,
     /// Entries whose commit confirms a round.
-    proofs: VecDeque<(u64, u64)>,
+    proofs: VecDeque<(u64, Round)>,
     /// The round that a quorum is asked about.
-    asked: Option<u64>,
+    pub(crate) asked: Option<Round>,
+    /// The round that the leader is asked about.
+    pub(crate) question: Option<Question>,
+    /// Rounds about which it has answered, each with the entry that the group had agreed on.
+    pub(crate) answered: VecDeque<(u64, Round)>,
+    /// The last term in which this leader has told another member to lead.
+    pub(crate) hands_over_in: Option<u64>,
     /// The last committed record that the log was told of.
     pub(crate) committed: Index,
     outgoing: Vec<Outgoing>,
     /// Ticks since this has begun, and at the last time when members were told that they need a copy.
-    ticks: usize,
+    pub(crate) ticks: usize,
     told: usize,
 }
 
@@ -109,7 +118,7 @@ impl<M: Machine> Member<M> {
         options: &Options,
         ballot: Ballot,
         machine: M,
-        rounds: Arc<Rounds>,
+        reads: Arc<Reads>,
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Member<M>, Fault> {
         let mut entries = survey(&machine)?;
@@ -152,9 +161,10 @@ impl<M: Machine> Member<M> {
             wanted: None,
             installed: None,
             copies: 0,
-            rounds,
+            reads,
             random,
             election_ticks: options.election_ticks,
+            has_voted_before: term > 0,
             drawn: None,
             serves: None,
             unpersisted: VecDeque::new(),
@@ -162,6 +172,9 @@ impl<M: Machine> Member<M> {
             received: BTreeMap::new(),
             proofs: VecDeque::new(),
             asked: None,
+            question: None,
+            answered: VecDeque::new(),
+            hands_over_in: None,
             committed: Index(0),
             outgoing: Vec::new(),
             ticks: 0,
@@ -187,8 +200,8 @@ impl<M: Machine> Member<M> {
     }
 
     /// Returns the rounds that who reads takes part in.
-    pub fn rounds(&self) -> Arc<Rounds> {
-        self.rounds.clone()
+    pub fn reads(&self) -> Arc<Reads> {
+        self.reads.clone()
     }
 
     /// Returns the messages that are to be sent, in order.
@@ -290,12 +303,16 @@ impl<M: Machine> Member<M> {
         if message.get_msg_type() == MessageType::MsgSnapshot {
             return self.hear_of_copy(message);
         }
-        if self.may_have_forgotten(&message) {
+        if self.may_have_forgotten(&message) || self.may_have_leased(&message) {
+            return Ok(());
+        }
+        // Raft would hand on what is asked of a leader that leads no more, in the name of the one who asks.
+        if message.get_msg_type() == MessageType::MsgReadIndex && raft.state != StateRole::Leader {
             return Ok(());
         }
         self.received = entries.into_iter().map(|entry| (entry.span.number, entry)).collect();
         // A message that Raft refuses is as if it had been lost.
-        drop(self.raw.step(message));
+        drop(self.raw.step(unpack(message)));
         let done = self.work();
         self.received.clear();
         done
@@ -341,6 +358,8 @@ impl<M: Machine> Member<M> {
     /// taken back.
     pub fn transfer(&mut self, to: u64) -> Result<(), Fault> {
         if self.serves.is_some() {
+            self.hands_over_in = Some(self.raw.raft.term);
+            self.reads.led.end_lease();
             self.raw.transfer_leader(to);
         }
         self.work()
@@ -349,7 +368,7 @@ impl<M: Machine> Member<M> {
     pub(crate) fn work(&mut self) -> Result<(), Fault> {
         loop {
             self.propose();
-            self.ask_about_reads();
+            self.look_after_reads();
             self.release_persisted();
             self.draw_timeout();
             if !self.raw.has_ready() {
@@ -387,16 +406,7 @@ impl<M: Machine> Member<M> {
             self.raw.raft.step(message).expect("a leader that hands over to nobody takes proposals");
         }
         assert_eq!(self.raw.raft.raft_log.last_index(), last, "Raft numbers entries as the log did");
-        self.proofs.push_back((last, self.rounds.close()));
-    }
-
-    /// Asks a quorum whether this member leads, where reads wait for that and no entry on its way proves it.
-    fn ask_about_reads(&mut self) {
-        if self.serves.is_some() && self.asked.is_none() && self.rounds.is_wanted() {
-            let round = self.rounds.close();
-            self.asked = Some(round);
-            self.raw.read_index(round.to_le_bytes().to_vec());
-        }
+        self.proofs.push_back((last, self.reads.led.close()));
     }
 
     /// Tells Raft what is on the disk, and lets messages leave that rest on it.
@@ -430,16 +440,13 @@ impl<M: Machine> Member<M> {
         self.take_back(entries.first().map(|entry| entry.index))?;
         let through = self.take_entries(&entries)?;
         self.send(ready.take_messages());
-        for state in ready.take_read_states() {
-            let round = state.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-            self.on_round(round.expect("a round is asked for by its number"));
-        }
-        let (answers, messages) = ready
-            .take_persisted_messages()
-            .into_iter()
-            .partition(|message| message.get_msg_type() == MessageType::MsgHeartbeatResponse);
-        // An answer to a heartbeat rests on the ballot alone.
-        self.send(answers);
+        ready.take_read_states().iter().for_each(|state| self.on_read_state(state));
+        let rests_on_log = |message: &Message| {
+            !matches!(message.get_msg_type(), MessageType::MsgHeartbeatResponse | MessageType::MsgReadIndex)
+        };
+        let (messages, others) = ready.take_persisted_messages().into_iter().partition(rests_on_log);
+        // An answer to a heartbeat rests on the ballot alone, and a question on nothing.
+        self.send(others);
         let before = self.unpersisted.back().map_or(Index(0), |last| last.through);
         let through = through.unwrap_or(before).max(before);
         let number = ready.number();
@@ -484,6 +491,7 @@ impl<M: Machine> Member<M> {
             self.proposed.clear();
             self.proofs.clear();
             self.asked = None;
+            self.reads.led.end_lease();
         }
         self.raw.raft.mut_store().truncate(stays + 1);
         // An acknowledgement of what is gone would be a lie.
@@ -567,6 +575,7 @@ impl<M: Machine> Member<M> {
             if !travels(message.get_msg_type()) {
                 continue;
             }
+            let message = pack(message);
             let message = if message.get_msg_type() == MessageType::MsgSnapshot {
                 // The copy has at least what is committed now: the members among that.
                 let commit = self.raw.raft.raft_log.committed;
@@ -585,15 +594,6 @@ impl<M: Machine> Member<M> {
         }
     }
 
-    fn on_round(&mut self, round: u64) {
-        if self.asked == Some(round) {
-            self.asked = None;
-        }
-        if self.serves.is_some() {
-            self.rounds.confirm(round);
-        }
-    }
-
     /// Has replies leave that wait for what is committed, applies it, and begins to serve where it is of this term.
     fn follow_commit(&mut self) -> Result<(), Fault> {
         let raft = &self.raw.raft;
@@ -605,7 +605,7 @@ impl<M: Machine> Member<M> {
         }
         self.note_filled()?;
         while let Some((_, round)) = self.proofs.pop_front_if(|(entry, _)| *entry <= commit) {
-            self.rounds.confirm(round);
+            self.confirm_led(round);
         }
         if self.serves.is_none() {
             // A record that is not written yet cannot be read.
@@ -613,6 +613,7 @@ impl<M: Machine> Member<M> {
             if self.machine.applied() < through {
                 self.machine.apply(through)?;
             }
+            self.release_reads_beside();
             self.begin_to_serve();
         }
         Ok(())
@@ -625,6 +626,7 @@ impl<M: Machine> Member<M> {
         let last = raft.raft_log.last_index();
         if leads && raft.raft_log.committed == last && self.machine.applied() == self.machine.log().last() {
             self.serves = Some(raft.term);
+            (self.question, self.answered) = (None, VecDeque::new());
             self.machine.lead(raft.term, last + 1);
         }
     }

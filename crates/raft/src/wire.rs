@@ -2,7 +2,7 @@
 //!
 //! A message is a head with a checksum, then the records of its entries, each with the checksum that the log keeps.
 //! Nothing that comes in is believed before it is checked, and only messages that one member sends to another have a
-//! form here: proposals and requests of reads or transfers are made where they are carried out.
+//! form here: proposals and requests of transfers are made where they are carried out.
 
 use haypile_log::{EntrySpan, Index, Kind, body_crc};
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
@@ -16,12 +16,12 @@ const FIXED_BYTES: usize = 84;
 const ENTRY_BYTES: usize = 48;
 /// Bytes of a record before its body.
 const RECORD_BYTES: usize = 17;
-/// The most bytes of a context: a round, or the mark of a transfer.
+/// The most bytes of a context: a round, a member and its round, or the mark of a transfer.
 const CONTEXT_BYTES_MAX: usize = 64;
 /// The most entries in a message.
 const ENTRIES_MAX: usize = 4096;
 /// The kinds of messages that have a form, by their numbers, which are permanent.
-const KINDS: [(u8, MessageType); 10] = [
+const KINDS: [(u8, MessageType); 12] = [
     (1, MessageType::MsgAppend),
     (2, MessageType::MsgAppendResponse),
     (3, MessageType::MsgRequestVote),
@@ -32,6 +32,8 @@ const KINDS: [(u8, MessageType); 10] = [
     (8, MessageType::MsgHeartbeatResponse),
     (9, MessageType::MsgTimeoutNow),
     (10, MessageType::MsgSnapshot),
+    (11, MessageType::MsgReadIndex),
+    (12, MessageType::MsgReadIndexResp),
 ];
 
 /// Returns whether members send messages of this kind to each other.

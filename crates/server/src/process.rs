@@ -42,6 +42,12 @@ pub fn give_way() {
     let _ = rustix::process::setpriority_process(None, GIVES_WAY);
 }
 
+/// Returns the time since the machine began, in which it may have slept.
+pub fn time_since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 /// Returns the CPU time that this thread has taken.
 pub fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -6,6 +6,9 @@ use crate::kind::{Kind, Zero};
 
 /// The names and numbers of `crate::config::OnLateReplicas`.
 const ON_LATE_REPLICAS: &[(&str, u32)] = &[("refuse", 0), ("go-on", 1)];
+/// How a leader knows that a read misses nothing, and how reads beside it do.
+const RAFT_READS: &[(&str, u32)] = &[("index", 0), ("lease", 1)];
+const FOLLOWER_READS: &[(&str, u32)] = &[("stale", 0), ("linearizable", 1)];
 /// The names and numbers of `crate::config::Durability`.
 pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];
 /// The names and numbers of `crate::config::Engine`.
@@ -37,6 +40,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("raft-peers", TEXT, "\"\"", "The members with which the group begins, this server included: `1@host:port,2@host:port,…`, the same on each of them.").immutable().ours(),
     Row::used("raft-election-timeout", unit(50, 600_000, "milliseconds"), "1000", "How long members wait for a word of the leader before they elect another one, at least; at most twice as long.").immutable().ours(),
     Row::used("raft-heartbeat-interval", unit(5, 60_000, "milliseconds"), "100", "How often a leader says that it is there; less than half of `raft-election-timeout`.").immutable().ours(),
+    Row::used("raft-read", Kind::Choice(RAFT_READS), "index", "How a leader knows that no other one has been elected when it replies to a read: `index` asks a majority each time, for all reads of a moment together; `lease` relies on its own clock and those of the others going alike for an election timeout. The same on all members.").immutable().ours(),
+    Row::used("raft-follower-reads", Kind::Choice(FOLLOWER_READS), "stale", "What a client that has said READONLY reads on a member that does not lead: with `stale` what that one has, with `linearizable` all that was acknowledged before, for which it asks the leader.").ours(),
     Row::used("flush-log-bytes", bytes(MIB), "256mb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
     Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours(),
     Row::used("row-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Off }, "auto", "Bytes of the cache of single rows; `auto` is a share of `maxmemory`, 0 turns it off.").ours(),

@@ -113,6 +113,12 @@ pub struct Session {
     pub(crate) led_calls: u64,
     /// The last call is one of these.
     pub(crate) is_led: bool,
+    /// The last call reads on a member of a group that does not lead.
+    pub(crate) reads_beside: bool,
+    /// The question to the leader that such a read waits for, or has waited for.
+    pub(crate) question: Option<Question>,
+    /// Bytes of the client's input that are done with.
+    pub(crate) input_at: u64,
     /// A reply depends on a record of a store that was taken away before replicas had confirmed it. None leaves any
     /// more.
     pub(crate) is_lost: bool,
@@ -141,6 +147,16 @@ pub struct Session {
     pub(crate) unacknowledged: Vec<Unacknowledged>,
     /// The rows that were loaded last, until the requests that came together with the one that lacked them have run.
     pub(crate) pins: Option<Box<Pins>>,
+}
+
+/// The question to a group's leader that a read beside it waits for, or has waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub round: u64,
+    /// The store whose data are to have what is answered.
+    pub store_version: u64,
+    /// The end of the input that had come when this was asked: requests in it need no question of their own.
+    pub through: u64,
 }
 
 /// A transaction that is being queued.
@@ -330,6 +346,9 @@ impl Session {
             store_version: 0,
             led_calls: 0,
             is_led: false,
+            reads_beside: false,
+            question: None,
+            input_at: 0,
             is_lost: false,
             multi: None,
             watching: None,

@@ -34,7 +34,7 @@ impl Engine {
     }
 
     /// Has commands that were held look again.
-    pub(crate) fn wake_held(&self) {
+    pub fn wake_held(&self) {
         (0..self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
     }
 }
@@ -92,19 +92,19 @@ impl WorkerState {
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Checked::Go;
         }
+        if session.reads_beside
+            && let Some(held) = self.wait_for_leader(engine, session, entry)
+        {
+            return held;
+        }
         if session.state.monitors {
             // Redis counts them among the replicas, which no pause holds.
             if has_any(engine, session, entry, &[Flag::Readonly, Flag::Write, Flag::MayReplicate]) {
                 let text = "ERR Replica can't interact with the keyspace";
                 return self.deny(engine, session, entry, call.args, text, out);
             }
-        } else if let Some((what, until_ms)) = engine.checks.paused(self.now_ms)
-            && (what == Paused::All || may_change(engine, session, entry))
-        {
-            (session.waiting, session.is_counted) = (Waiting::Paused, true);
-            self.hold_back(engine, session);
-            let wait = Duration::from_millis(until_ms - self.now_ms);
-            return Checked::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
+        } else if let Some(held) = self.check_pause(engine, session, entry) {
+            return held;
         }
         let bits = engine.checks.bits();
         if bits & CONGESTED != 0 && engine.is_congested(call.args.bytes_len()) && sends(engine, session, entry) {
@@ -119,6 +119,18 @@ impl WorkerState {
             engine.note_read(&session.state, entry, call.args.into());
         }
         Checked::Go
+    }
+
+    /// Returns what becomes of a call that a pause holds.
+    fn check_pause(&mut self, engine: &Engine, session: &mut Session, entry: &Entry) -> Option<Checked> {
+        let (what, until_ms) = engine.checks.paused(self.now_ms)?;
+        if what != Paused::All && !may_change(engine, session, entry) {
+            return None;
+        }
+        (session.waiting, session.is_counted) = (Waiting::Paused, true);
+        self.hold_back(engine, session);
+        let wait = Duration::from_millis(until_ms - self.now_ms);
+        Some(Checked::Held(Next::Block(Some(wait.max(Duration::from_millis(1))))))
     }
 
     /// Looks whether the client's user may make a call; the answer if it may not.
@@ -187,7 +199,7 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
     if bits & IN_GROUP == 0 {
         return None;
     }
-    session.is_led = false;
+    (session.is_led, session.reads_beside) = (false, false);
     let (leads, reads_here) = (bits & REDIRECTED == 0, session.state.reads_here);
     let runner = |entry: &Entry, args: Args<'_>| engine.runner(entry, args, leads, reads_here);
     let runner = match (entry.command.body, &session.multi) {
@@ -201,6 +213,10 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
     };
     match runner {
         Runner::Any => None,
+        Runner::Beside => {
+            session.reads_beside = true;
+            None
+        }
         Runner::Leader => {
             session.is_led = true;
             session.led_calls += 1;

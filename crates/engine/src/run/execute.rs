@@ -14,7 +14,7 @@ use crate::run::check::Checked;
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::short::{Once, Try};
-use crate::run::worker::{Next, Turn, WorkerState};
+use crate::run::worker::{Next, Position, Turn, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_commands::{Args, Body, Entry, Error, Flag, call_host};
 use haypile_log::Index;
@@ -93,6 +93,7 @@ impl WorkerState {
             let behind = ahead.parse(&mut session.parser, rest, session.state.authenticated);
             let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, &mut begun, out);
             consumed += bytes;
+            session.input_at += bytes as u64;
             commands += count;
             if next != Next::Read {
                 session.parser.restart();
@@ -157,7 +158,11 @@ impl WorkerState {
             }
             let checked = match engine.checks.bits() | session.checks {
                 0 => Checked::Go,
-                _ => self.check(engine, session, call, out),
+                _ => {
+                    let at = session.input_at;
+                    self.position = Position { at: at + before as u64, end: at + input.len() as u64 };
+                    self.check(engine, session, call, out)
+                }
             };
             let ran = match checked {
                 Checked::Go => self.command(engine, store, session, call, &located.keys, out),

@@ -119,12 +119,23 @@ impl Drop for Order {
     }
 }
 
+/// The member that the server is, as the engine needs it.
+pub trait Member: Send + Sync {
+    /// There are orders.
+    fn on_orders(&self);
+
+    /// A read is to be made beside the leader: returns the round that it waits for.
+    fn join_beside(&self) -> u64;
+
+    /// Returns the last round whose reads may be made.
+    fn reached_beside(&self) -> u64;
+}
+
 /// See the file's head.
 #[derive(Default)]
 pub struct Group {
     orders: Mutex<Vec<Order>>,
-    /// Has the member look at the orders.
-    bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    member: OnceLock<Box<dyn Member>>,
     leader: Mutex<Leader>,
     facts: Mutex<Option<GroupFacts>>,
     /// The number of the last leader that was known; 0 before there was one.
@@ -144,18 +155,26 @@ impl Group {
         self.is_member.load(Ordering::Relaxed)
     }
 
-    /// Has `bell` rung when there are orders; once, before clients are served.
-    pub fn call_by(&self, bell: Box<dyn Fn() + Send + Sync>) {
-        let is_first = self.bell.set(bell).is_ok();
+    /// Has `member` be told of orders and of reads; once, before clients are served.
+    pub fn set_member(&self, member: Box<dyn Member>) {
+        let is_first = self.member.set(member).is_ok();
         assert!(is_first, "a member begins once");
+    }
+
+    pub(crate) fn join_beside(&self) -> u64 {
+        self.member.get().map_or(u64::MAX, |member| member.join_beside())
+    }
+
+    pub(crate) fn reached_beside(&self) -> u64 {
+        self.member.get().map_or(0, |member| member.reached_beside())
     }
 
     pub(crate) fn give_order(&self, what: GroupOrder, waiter: Waiter) {
         let order = Order { what, waiter: Some(waiter) };
         // Where nobody looks at orders, this one is answered as it is dropped.
-        let Some(bell) = self.bell.get() else { return drop(order) };
+        let Some(member) = self.member.get() else { return drop(order) };
         lock(&self.orders).push(order);
-        bell();
+        member.on_orders();
     }
 
     /// Returns the orders that were given since the last call.
@@ -238,8 +257,10 @@ impl GroupFacts {
 /// The member of a group that runs a call. Of a block, the greatest of its calls' is the block's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Runner {
-    /// Any: the call rests on no data, or its client is content with those of this one.
+    /// Any: the call rests on no data.
     Any,
+    /// This one, which does not lead: the call reads, and its client is content with the data here.
+    Beside,
     /// This one, as the leader: the reply has to wait for a proof of that.
     Leader,
     /// Another one, which this error names.
@@ -270,6 +291,9 @@ impl Engine {
         self.checks.set_redirected(leader != Leader::Here);
         if *now != leader {
             *now = leader;
+            drop(now);
+            // What waits for the leader that was is somebody else's to run.
+            self.wake_held();
         }
     }
 
@@ -314,9 +338,9 @@ impl Engine {
         let args = haypile_commands::Args::from(args);
         match &*self.group.leader() {
             Leader::Here => Runner::Leader,
-            Leader::At(_) if reads_here && self.only_reads(entry, args) => Runner::Any,
-            Leader::Unknown if self.settings.config().raft.reads_when_down => match self.only_reads(entry, args) {
-                true if reads_here => Runner::Any,
+            Leader::At(_) if reads_here && self.only_reads(entry, args) => Runner::Beside,
+            Leader::Unknown if self.settings.config().raft.reads_when_down() => match self.only_reads(entry, args) {
+                true if reads_here => Runner::Beside,
                 true => Runner::Other(CLUSTERDOWN.to_owned()),
                 false => Runner::Other("CLUSTERDOWN The cluster is down and only accepts read commands".to_owned()),
             },

@@ -5,6 +5,7 @@ pub(crate) mod engine;
 pub(crate) mod worker;
 
 pub(crate) mod ahead;
+pub(crate) mod beside;
 pub(crate) mod blocking;
 pub(crate) mod execute;
 pub(crate) mod movers;

@@ -62,9 +62,18 @@ pub(crate) struct WorkerState {
     pub(crate) syncs: bool,
     /// The version of the store that this turn uses.
     pub store_version: u64,
+    /// Where the request that is looked at lies in its client's input.
+    pub(crate) position: Position,
     /// The version of the settings that `limits` come from.
     pub limits_version: u64,
     pub limits: Limits,
+}
+
+/// Where a request begins in its client's input, and where that ends by now: bytes since the session began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position {
+    pub at: u64,
+    pub end: u64,
 }
 
 /// The result of a turn: what it has consumed, and what its connection does next.
@@ -138,6 +147,7 @@ impl Worker {
                 outcome: Outcome::Done,
                 syncs: engine.settings.config().durability == Durability::Fsync,
                 store_version: 0,
+                position: Position::default(),
                 limits_version,
                 limits,
             },

@@ -12,6 +12,8 @@ enum Waiting {
     Write { place: Place, floor: u64 },
     /// The last record that it has seen, the round that proves it, and the last record that was acknowledged before.
     Read { seen: u64, round: u64, floor: u64 },
+    /// The round behind which a member that does not lead reads, and the last record that was acknowledged before.
+    Beside { round: u64, floor: u64 },
 }
 
 /// The clients of one member.
@@ -25,8 +27,18 @@ pub struct Clients {
 pub struct Told {
     pub writes: Vec<Place>,
     pub reads: u64,
+    pub reads_beside: u64,
     /// The last record that was acknowledged, or that a client has seen.
     pub floor: u64,
+}
+
+/// How far a member is: what is confirmed, the rounds of reads, and what its data have.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached {
+    pub confirmed: u64,
+    pub round: u64,
+    pub beside: u64,
+    pub applied: u64,
 }
 
 impl Clients {
@@ -36,6 +48,15 @@ impl Clients {
 
     pub fn read(&mut self, seen: u64, round: u64, told: &Told) {
         self.waiting.push(Waiting::Read { seen, round, floor: told.floor });
+    }
+
+    pub fn asked(&mut self, round: u64, told: &Told) {
+        self.waiting.push(Waiting::Beside { round, floor: told.floor });
+    }
+
+    /// The member leads now: who was about to read beside the leader reads as its client.
+    pub fn forget_asked(&mut self) {
+        self.waiting.retain(|waiting| !matches!(waiting, Waiting::Beside { .. }));
     }
 
     /// Their connections end: what became of their calls is unknown.
@@ -48,7 +69,8 @@ impl Clients {
     }
 
     /// Replies to those whose records and rounds are confirmed.
-    pub fn reply(&mut self, (confirmed, round): (u64, u64), path: &Path, truth: &Truth, told: &mut Told) {
+    pub fn reply(&mut self, reached: Reached, path: &Path, truth: &Truth, told: &mut Told) {
+        let Reached { confirmed, round, beside, applied } = reached;
         self.waiting.retain(|waiting| {
             match *waiting {
                 Waiting::Write { place, floor } if place.0 <= confirmed => {
@@ -64,6 +86,11 @@ impl Clients {
                     assert!(seen >= floor, "a stale read: record {seen} was seen, {floor} was acknowledged before");
                     told.reads += 1;
                     told.floor = told.floor.max(seen);
+                }
+                Waiting::Beside { round, floor } if round <= beside => {
+                    assert!(applied >= floor, "a stale read beside the leader: {applied}, after {floor}");
+                    told.reads_beside += 1;
+                    told.floor = told.floor.max(applied);
                 }
                 _ => return true,
             }

@@ -1,13 +1,13 @@
 //! The members of a case, and the steps that the seed draws.
 
 use crate::Seen;
-use crate::clients::{Clients, Told, transact_on};
+use crate::clients::{Clients, Reached, Told, transact_on};
 use crate::machine::Data;
 use crate::network::Network;
 use crate::truth::{Path, Truth};
 use haypile_log::Index;
 use haypile_log::testing::Random;
-use haypile_raft::{Ballot, Change, Fault, Loader, Machine, Member, Members, Options, Part, Role};
+use haypile_raft::{Ballot, Change, Fault, Loader, Machine, Member, Members, Options, Part, Reads, Role, Rounds};
 use haypile_store::StoreOptions;
 use haypile_store::testing::model::DATABASES;
 use haypile_store::testing::node::{End, MemoryBases, Node, Rest};
@@ -15,12 +15,17 @@ use haypile_store::testing::pair::replicated;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Rounds in which all is connected and nothing fails, until nothing more may be missing.
 const SETTLE_ROUNDS: u64 = 3000;
 
 /// Ticks of an election timeout, at least.
 const ELECTION_TICKS: usize = 10;
+
+/// The time of a tick of a clock that goes right, and of a lease.
+const TICK: Duration = Duration::from_micros(100);
+const LEASE: Duration = Duration::from_micros(800);
 
 /// Sets the options of a member whose log keeps nothing longer than it has to.
 fn member_that_purges(options: &mut StoreOptions) {
@@ -79,6 +84,8 @@ pub struct Group<'s> {
     /// The members with which the group begins; those that may come have higher numbers.
     founding: u64,
     options: fn(&mut StoreOptions),
+    /// The time, in microseconds, for leaders that rely on leases.
+    clock: Option<Arc<AtomicU64>>,
     tells: bool,
 }
 
@@ -94,27 +101,42 @@ impl<'s> Group<'s> {
         let founding = if changes > 0 { 1 + random.below(size as u64) } else { size as u64 };
         let options = if random.chance(50) { member_that_purges } else { member };
         let rates = (random.below(8), random.below(12), changes);
-        Group::with(random, (size, founding), rates, options, (seen, tells))
+        let clock = random.chance(30).then(Arc::default);
+        Group::with(random, (size, founding), rates, (options, clock), (seen, tells))
     }
 
     /// Begins a case in which nothing happens by itself, with members that flush nothing.
     pub fn quiet(size: usize, founding: u64, seen: &'s Seen) -> Group<'s> {
-        Group::with(Random(1), (size, founding), (0, 0, 0), member, (seen, false))
+        Group::with(Random(1), (size, founding), (0, 0, 0), (member, None), (seen, false))
     }
 
     fn with(
         mut random: Random,
         (size, founding): (usize, u64),
         (ends, cuts, changes): (u64, u64, u64),
-        options: fn(&mut StoreOptions),
+        (options, clock): (fn(&mut StoreOptions), Option<Arc<AtomicU64>>),
         (seen, tells): (&'s Seen, bool),
     ) -> Group<'s> {
         let network = Network::new(size, &mut random);
         let lives = (0..size).map(|_| Life::Gone).collect();
         let paths = (0..size).map(|_| Path::default()).collect();
         let (truth, told) = (Truth::default(), Told::default());
-        let mut group =
-            Group { random, seen, lives, paths, network, truth, told, ends, cuts, changes, founding, options, tells };
+        let mut group = Group {
+            random,
+            seen,
+            lives,
+            paths,
+            network,
+            truth,
+            told,
+            ends,
+            cuts,
+            changes,
+            founding,
+            options,
+            clock,
+            tells,
+        };
         for at in 0..size {
             group.begin(at, Node::new(&MemoryBases, options), true);
         }
@@ -130,8 +152,12 @@ impl<'s> Group<'s> {
         let mut random = Random(self.random.number());
         let random = Box::new(move || random.number());
         let ballot = ballot.expect("the disk keeps what was synced");
+        let mut reads = Reads::default();
+        if let Some(clock) = self.clock.clone() {
+            reads.led = Rounds::with_lease(LEASE, Box::new(move || clock.load(Ordering::Relaxed)));
+        }
         let member =
-            Member::begin(&options, ballot, Data::new(node), Arc::default(), random).expect("what is left is sound");
+            Member::begin(&options, ballot, Data::new(node), Arc::new(reads), random).expect("what is left is sound");
         let loaders = self.lives.iter().map(|_| Loader::default()).collect();
         let role = member.role();
         let clients = Clients::default();
@@ -164,7 +190,8 @@ impl<'s> Group<'s> {
         match self.random.below(100) {
             0..6 => self.tick_all(),
             6..20 => self.write(),
-            20..32 => self.read(),
+            20..30 => self.read(),
+            30..32 => self.read_beside(),
             32..54 => self.hand_to_disk(),
             54..76 => self.sync(),
             76..80 => self.start(),
@@ -217,19 +244,30 @@ impl<'s> Group<'s> {
         let before = std::mem::replace(&mut up.role, standing.role);
         if standing.role == Role::Leader && before != Role::Leader {
             count(&self.seen.elections);
+            up.clients.forget_asked();
             self.truth.expect_whole(&self.paths[at], at as u64 + 1);
         }
-        let confirmed = (up.member.machine().log().confirmed().0, up.member.rounds().confirmed());
-        let replies = (self.told.writes.len() as u64, self.told.reads);
-        up.clients.reply(confirmed, &self.paths[at], &self.truth, &mut self.told);
+        let (data, reads) = (up.member.machine(), up.member.reads());
+        let reached = Reached {
+            confirmed: data.log().confirmed().0,
+            round: reads.led.confirmed(),
+            beside: reads.beside.confirmed(),
+            applied: data.applied().0,
+        };
+        let replies = (self.told.writes.len() as u64, self.told.reads, self.told.reads_beside);
+        up.clients.reply(reached, &self.paths[at], &self.truth, &mut self.told);
         self.seen.acknowledged.fetch_add(self.told.writes.len() as u64 - replies.0, Ordering::Relaxed);
         self.seen.reads.fetch_add(self.told.reads - replies.1, Ordering::Relaxed);
+        self.seen.reads_beside.fetch_add(self.told.reads_beside - replies.2, Ordering::Relaxed);
         self.tell(|| format!("{}: {standing:?}", at + 1));
     }
 
     fn tick_all(&mut self) {
+        if let Some(clock) = &self.clock {
+            clock.fetch_add(TICK.as_micros() as u64, Ordering::Relaxed);
+        }
         for at in 0..self.lives.len() {
-            // Clocks do not go alike.
+            // Clocks do not go alike: who was stopped is late.
             if self.random.chance(85) {
                 self.call(at, Member::tick);
             }
@@ -266,12 +304,25 @@ impl<'s> Group<'s> {
         let Some(at) = self.draw_leader() else { return };
         let Life::Up(up) = &mut self.lives[at] else { return };
         let seen = up.member.machine().node().store.log().last().0;
-        let (round, _) = up.member.rounds().join();
+        let (round, _) = up.member.reads().led.join();
         up.clients.read(seen, round, &self.told);
         self.tell(|| format!("{} reads at {seen}, round {round}", at + 1));
         if self.random.chance(60) {
             self.call(at, Member::on_progress);
         }
+    }
+
+    /// Has a client read on a member that does not lead, as soon as that may.
+    fn read_beside(&mut self) {
+        let at = self.draw();
+        let Life::Up(up) = &mut self.lives[at] else { return };
+        if up.member.role() != Role::Follower {
+            return;
+        }
+        let (round, _) = up.member.reads().beside.join();
+        up.clients.asked(round, &self.told);
+        self.tell(|| format!("{} waits to read, round {round}", at + 1));
+        self.call(at, Member::on_progress);
     }
 
     /// The end of an event loop's tick: the log is handed to the operating system.

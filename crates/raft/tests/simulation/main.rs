@@ -32,6 +32,7 @@ pub struct Seen {
     pub writes: AtomicU64,
     pub acknowledged: AtomicU64,
     pub reads: AtomicU64,
+    pub reads_beside: AtomicU64,
     pub elections: AtomicU64,
     pub rebuilds: AtomicU64,
     pub transfers: AtomicU64,
@@ -43,12 +44,13 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn all(&self) -> [(&'static str, u64); 11] {
+    fn all(&self) -> [(&'static str, u64); 12] {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
             ("writes", of(&self.writes)),
             ("acknowledged", of(&self.acknowledged)),
             ("reads", of(&self.reads)),
+            ("reads beside the leader", of(&self.reads_beside)),
             ("elections", of(&self.elections)),
             ("rebuilds", of(&self.rebuilds)),
             ("transfers", of(&self.transfers)),

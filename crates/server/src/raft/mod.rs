@@ -26,12 +26,12 @@ use crate::tls::Tls;
 use haypile_config::Config;
 use haypile_engine::Engine;
 use haypile_log::History;
-use haypile_raft::{Configuration, Options, Rounds};
+use haypile_raft::{Configuration, Options, Reads, Rounds};
 use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub struct Raft {
     tls: Arc<Tls>,
     member: OnceLock<Place>,
     tick: Duration,
-    rounds: Arc<Rounds>,
+    reads: Arc<Reads>,
     /// Whether clients are served: reads need a round.
     serves: AtomicBool,
     inbox: Inbox,
@@ -107,6 +107,43 @@ impl Drop for Kept<'_> {
     }
 }
 
+/// The member, for the engine of the same server.
+struct Here(Weak<Raft>);
+
+impl haypile_engine::Member for Here {
+    fn on_orders(&self) {
+        if let Some(raft) = self.0.upgrade() {
+            raft.on_orders();
+        }
+    }
+
+    fn join_beside(&self) -> u64 {
+        let Some(raft) = self.0.upgrade() else { return u64::MAX };
+        let (round, is_news) = raft.reads.beside.join();
+        if is_news {
+            raft.inbox.on_progress();
+        }
+        round
+    }
+
+    fn reached_beside(&self) -> u64 {
+        self.0.upgrade().map_or(0, |raft| raft.reads.beside.confirmed())
+    }
+}
+
+/// Returns the rounds of reads. A lease ends before the earliest tick at which a member that has heard of the leader
+/// when it began may vote for another one, and leaves an eighth for clocks that do not go alike.
+fn reads(config: &haypile_config::config::Raft, tick_ms: u64) -> Reads {
+    let mut reads = Reads::default();
+    if config.leases {
+        let ticks = config.election_ms.div_ceil(tick_ms);
+        let length = Duration::from_millis((ticks - 1) * tick_ms).mul_f64(7.0 / 8.0);
+        let clock = || crate::process::time_since_boot().as_micros() as u64;
+        reads.led = Rounds::with_lease(length, Box::new(clock));
+    }
+    reads
+}
+
 impl Raft {
     /// Reads what the configuration says of a group.
     ///
@@ -124,7 +161,7 @@ impl Raft {
             tls: replication.tls.clone(),
             member: OnceLock::new(),
             tick: Duration::from_millis(tick_ms),
-            rounds: Arc::default(),
+            reads: Arc::new(reads(&config.raft, tick_ms)),
             serves: AtomicBool::new(false),
             inbox: Inbox::default(),
             peers: Mutex::default(),
@@ -146,7 +183,7 @@ impl Raft {
         }
         // The engine is the server's, which has this.
         let to_raft = Arc::downgrade(&raft);
-        engine.group.call_by(Box::new(move || _ = to_raft.upgrade().map(|raft| raft.on_orders())));
+        engine.group.set_member(Box::new(Here(to_raft)));
         Ok(raft)
     }
 
@@ -204,7 +241,7 @@ impl Raft {
         if !self.serves.load(Ordering::Acquire) {
             return None;
         }
-        let (round, is_news) = self.rounds.join();
+        let (round, is_news) = self.reads.led.join();
         if is_news {
             self.inbox.on_progress();
         }
@@ -214,7 +251,7 @@ impl Raft {
     /// Returns the last round that is proved.
     #[inline]
     pub fn confirmed(&self) -> u64 {
-        self.rounds.confirmed()
+        self.reads.led.confirmed()
     }
 
     /// Begins to take part. The data are open.

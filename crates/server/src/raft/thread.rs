@@ -82,8 +82,9 @@ struct Turns<'a> {
     options: &'a Options,
     member: Member<Data<'a>>,
     elections: u64,
-    /// The last round of which event loops were told.
+    /// The last round of which event loops were told, and the last one of reads beside the leader.
     confirmed: u64,
+    reached: u64,
     /// The role, the leader and the number of times that data were opened again, of which the engine was told.
     shown: Option<(Role, Leader, u64)>,
     orders: Orders,
@@ -108,10 +109,12 @@ impl<'a> Turns<'a> {
             return Err(Fault::Damaged(what));
         }
         let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
-        let member = Member::begin(options, ballot, data, raft.rounds.clone(), Box::new(random))?;
+        let member = Member::begin(options, ballot, data, raft.reads.clone(), Box::new(random))?;
         tracing::info!("member {} of a group of {}: {:?}", options.id, options.members.len(), member.standing());
         let (orders, sends_to) = (Orders::default(), None);
-        let mut turns = Turns { raft, options, member, elections: 0, confirmed: 0, shown: None, orders, sends_to };
+        let (confirmed, reached) = (0, 0);
+        let mut turns =
+            Turns { raft, options, member, elections: 0, confirmed, reached, shown: None, orders, sends_to };
         turns.look_at_peers();
         Ok(turns)
     }
@@ -167,7 +170,11 @@ impl<'a> Turns<'a> {
 
     /// Has replies leave that wait for a round which is proved by now.
     fn release_reads(&mut self) {
-        let confirmed = self.raft.rounds.confirmed();
+        let reached = self.raft.reads.beside.confirmed();
+        if std::mem::replace(&mut self.reached, reached) < reached {
+            self.raft.engine.wake_held();
+        }
+        let confirmed = self.raft.reads.led.confirmed();
         if std::mem::replace(&mut self.confirmed, confirmed) < confirmed {
             self.raft.mailboxes.iter().for_each(|mailbox| mailbox.on_durable());
         }

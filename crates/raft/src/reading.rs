@@ -1,0 +1,83 @@
+//! Reads: of a leader, which has it proved that it led; and of a member that does not lead, which asks the leader how
+//! far the group is, and reads when its data are there.
+
+use crate::machine::Machine;
+use crate::member::Member;
+use crate::reads::{Question, context_of, own_context};
+use crate::rounds::Round;
+use raft::eraftpb::{Message, MessageType};
+use raft::{INVALID_ID, ReadState, StateRole};
+
+/// Ticks after which a question is repeated that has not been answered.
+const REPEAT_TICKS: usize = 4;
+
+impl<M: Machine> Member<M> {
+    /// Has reads proved, or the leader asked about them.
+    pub(crate) fn look_after_reads(&mut self) {
+        if self.serves.is_some() {
+            self.prove_reads();
+        } else if self.raw.raft.state == StateRole::Follower && self.raw.raft.leader_id != INVALID_ID {
+            self.ask_leader();
+        }
+    }
+
+    /// Asks a quorum whether this member leads, where reads wait for that and no entry on its way proves it.
+    fn prove_reads(&mut self) {
+        if self.asked.is_none() && self.reads.led.is_wanted() {
+            let round = self.reads.led.close();
+            self.asked = Some(round);
+            self.raw.read_index(own_context(round));
+        }
+    }
+
+    /// Asks the leader how far the group is, where reads wait for that; again where it has not answered.
+    fn ask_leader(&mut self) {
+        let leader = self.raw.raft.leader_id;
+        let round = match self.question {
+            Some(question) if question.leader == leader && self.ticks < question.asked + REPEAT_TICKS => return,
+            Some(question) => question.round,
+            None if self.reads.beside.is_wanted() => self.reads.beside.close(),
+            None => return,
+        };
+        self.question = Some(Question { round, leader, asked: self.ticks });
+        self.raw.read_index(context_of(self.raw.raft.id, round));
+    }
+
+    /// A question is answered, of this leader by its quorum, or by the leader.
+    pub(crate) fn on_read_state(&mut self, state: &ReadState) {
+        match (self.asked, self.question) {
+            (Some(round), _) if state.request_ctx == own_context(round) => {
+                self.asked = None;
+                self.confirm_led(round);
+            }
+            (_, Some(question)) if state.request_ctx == context_of(self.raw.raft.id, question.round) => {
+                self.question = None;
+                self.answered.push_back((state.index, question.round));
+            }
+            // The answer to a question of long ago.
+            _ => {}
+        }
+    }
+
+    /// Notes that this member led when a round was closed. While another member may be told to lead at any moment there
+    /// is no lease: votes for that one do not wait.
+    pub(crate) fn confirm_led(&mut self, round: Round) {
+        if self.serves.is_some() {
+            self.reads.led.confirm(round, self.hands_over_in != Some(self.raw.raft.term));
+        }
+    }
+
+    /// Lets those read whose rounds the data have reached.
+    pub(crate) fn release_reads_beside(&mut self) {
+        let has = self.raw.raft.store().whole_at(self.machine.applied());
+        while let Some((_, round)) = self.answered.pop_front_if(|(entry, _)| *entry <= has) {
+            self.reads.beside.confirm(round, false);
+        }
+    }
+
+    /// Whether a vote is asked of a member that has begun so lately that a leader may still have a lease of it.
+    pub(crate) fn may_have_leased(&self, message: &Message) -> bool {
+        let asks = matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        asks && self.reads.led.has_lease() && self.has_voted_before && self.ticks < self.election_ticks
+    }
+}

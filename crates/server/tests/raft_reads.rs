@@ -1,0 +1,96 @@
+//! Linearizable reads of a Raft group: beside its leader, and by a leader's lease.
+
+mod process;
+
+use process::group::{Group, raft};
+use process::wait_until;
+
+/// Directives with which a read on any member misses nothing.
+const BESIDE: [&str; 2] = ["--raft-follower-reads", "linearizable"];
+
+#[test]
+fn a_read_beside_the_leader_misses_no_write_that_was_acknowledged() {
+    let group = Group::start(&BESIDE);
+    let leader = group.leader();
+    let mut writer = group.client(leader);
+    let mut readers: Vec<_> = (0..3).filter(|at| *at != leader).map(|at| group.client(at)).collect();
+    for reader in &mut readers {
+        assert_eq!(reader.ask("READONLY"), "+OK\r\n");
+    }
+    group.settle();
+    for round in 1..=300 {
+        assert_eq!(writer.ask("INCR counter"), format!(":{round}\r\n"));
+        let expected = format!("${}\r\n{round}\r\n", round.to_string().len());
+        for reader in &mut readers {
+            assert_eq!(reader.ask("GET counter"), expected, "in round {round}");
+        }
+        // Many at once, a block and a script are reads as well.
+        let reader = &mut readers[round % 2];
+        reader.send(b"GET counter\r\nMULTI\r\nGET counter\r\nEXEC\r\nEVAL_RO \"return redis.call('get', 'counter')\" 0\r\nPING\r\n");
+        for reply in [&expected, "+OK\r\n", "+QUEUED\r\n", &format!("*1\r\n{expected}"), &expected, "+PONG\r\n"] {
+            assert_eq!(reader.reply(), reply, "in round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_read_beside_a_leader_that_is_gone_waits_for_the_next_one() {
+    let mut group = Group::start(&BESIDE);
+    let leader = group.leader();
+    assert_eq!(group.client(leader).ask("SET key before"), "+OK\r\n");
+    group.settle();
+    let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    // The leader hears nothing of it.
+    group.servers[leader].as_ref().expect("it is up").signal("STOP");
+    let mut asked = group.client(one);
+    assert_eq!(asked.ask("READONLY"), "+OK\r\n");
+    asked.send(b"GET key\r\n");
+    wait_until("another one leads", || [one, other].iter().any(|at| raft(&mut group.client(*at), "role") == "leader"));
+    // Whoever leads now, the read has seen what was acknowledged, or its client is sent elsewhere.
+    let reply = asked.reply();
+    assert!(reply == "$6\r\nbefore\r\n" || reply.starts_with("-MOVED") || reply.starts_with("-CLUSTERDOWN"), "{reply}");
+    group.servers[leader].as_ref().expect("it is up").signal("CONT");
+    group.kill(leader);
+    group.kill(other);
+    let down = Some("-CLUSTERDOWN The cluster is down\r\n".to_owned());
+    wait_until("a member alone says nothing", || group.client(one).try_ask("GET key") == down);
+}
+
+/// Whether a process that was stopped has come to that in each of its threads.
+fn stands_still(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    threads.flatten().all(|thread| {
+        // A thread may end meanwhile.
+        let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        state.is_empty() || state.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with('T'))
+    })
+}
+
+#[test]
+fn a_leader_whose_lease_is_over_says_nothing_old() {
+    let group = Group::start(&["--raft-read", "lease"]);
+    for round in 0..3 {
+        let leader = group.leader();
+        let mut client = group.client(leader);
+        assert_eq!(client.ask(&format!("SET key {round}:old")), "+OK\r\n");
+        let old = format!("$5\r\n{round}:old\r\n");
+        (0..100).for_each(|_| assert_eq!(client.ask("GET key"), old));
+        let server = group.servers[leader].as_ref().expect("it is up");
+        server.signal("STOP");
+        wait_until("all its threads stand still", || stands_still(server.pid()));
+        // It lies in the socket while others elect a leader, and is read when the lease is over.
+        client.send(b"GET key\r\n");
+        let mut next = None;
+        wait_until("another one leads", || {
+            next = (0..3).filter(|at| *at != leader).find(|at| raft(&mut group.client(*at), "role") == "leader");
+            next.is_some()
+        });
+        let mut newer = group.client(next.expect("it was found"));
+        assert_eq!(newer.ask(&format!("SET key {round}:new")), "+OK\r\n");
+        server.signal("CONT");
+        let line = client.line();
+        let reply = if line.starts_with('$') { line + &client.line() } else { line };
+        assert!(!reply.contains("old"), "{reply}");
+        group.settle();
+    }
+}
