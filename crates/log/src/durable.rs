@@ -143,6 +143,11 @@ impl Reached {
         self.asks() != Asked::This
     }
 
+    /// Asks nobody else any more.
+    pub(crate) fn leave_group(&self) {
+        self.asks.store(Asked::This as u8, Ordering::SeqCst);
+    }
+
     /// Sets who is asked. Returns whether that is a change. A log of a group stays that.
     pub(crate) fn set_asked(&self, asked: Asked) -> bool {
         let change = |was: u8| (was != Asked::Group as u8 && was != asked as u8).then_some(asked as u8);

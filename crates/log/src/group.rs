@@ -25,6 +25,12 @@ impl Log {
         self.shared.reached.set_asked(Asked::Group);
     }
 
+    /// Has records confirmed when they are as durable as asked: the group has no other member.
+    pub fn leave_group(&self) {
+        self.shared.reached.leave_group();
+        self.shared.wake();
+    }
+
     /// Records from here on are of this term and entry: their groups say so, and share none with the records before.
     /// Called under the latches that order the memtable.
     ///

@@ -148,8 +148,22 @@ pub fn open_through(
         // The next start tries again.
         tracing::warn!("{why}");
     }
+    end_membership(&store, config)?;
     apply_encoding_limits(&store, config);
     Ok(store)
+}
+
+/// Begins a history where the directory was a member's until its file `raft.member` was removed: members that were left
+/// behind may have had other records after the ones that it has.
+fn end_membership(store: &Store, config: &Config) -> Result<(), String> {
+    let ballot = datadir::ballot_file(&config.dir);
+    if Identity::of(config)?.is_some() || !ballot.exists() {
+        return Ok(());
+    }
+    let start = store.log().begin_history().map_err(|error| error.to_string())?;
+    tracing::info!("the data in {} are no member's any more: history {}", config.dir.display(), start.history);
+    let removed = std::fs::remove_file(&ballot).and_then(|()| datadir::sync_dir(&config.dir));
+    removed.map_err(|error| format!("Can't remove {}: {error}", ballot.display()))
 }
 
 fn store_options(config: &Config, budget: &Budget) -> StoreOptions {

@@ -14,10 +14,11 @@ const CLUSTER: Command = Command {
     name: "raft.cluster",
     since: "7.0.0",
     group: Group::Cluster,
-    arity: Arity::at_least(3),
+    arity: Arity::at_least(2),
     keys: Keys::NONE,
-    summary: "Makes this server the first member of a Raft group, with its data, or a member of one that is there.",
-    syntax: "operation=(init=(INIT address:string) | join=(JOIN through:string [AS address:string] [FORCE]))",
+    summary: "Makes this server the first member of a Raft group, with its data, or a member of one that is there; or the \
+              only member of one a server that is in none.",
+    syntax: "operation=(init=(INIT address:string) | join=(JOIN through:string [AS address:string] [FORCE]) | RESET)",
     body: Body::Act(cluster),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoMulti, Flag::Stale],
     ..Command::USUAL
@@ -28,7 +29,10 @@ fn cluster(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.is(1, "init") && args.len() == 3 {
         return Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Begin { address: text(2) })));
     }
-    if !args.is(1, "join") {
+    if args.is(1, "reset") && args.len() == 2 {
+        return Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Reset)));
+    }
+    if !args.is(1, "join") || args.len() < 3 {
         return Err(Error::Syntax);
     }
     let (mut address, mut forces, mut at) = (None, false, 3);

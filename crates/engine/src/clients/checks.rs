@@ -101,6 +101,11 @@ impl Checks {
         self.set(REDIRECTED, on);
     }
 
+    /// The server is in no group any more.
+    pub fn leave_group(&self) {
+        self.set(IN_GROUP | REDIRECTED, false);
+    }
+
     /// A client begins or ends to be shown all commands.
     pub fn add_monitor(&self) {
         self.monitors.fetch_add(1, Ordering::Relaxed);

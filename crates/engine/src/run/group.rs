@@ -391,6 +391,34 @@ impl Engine {
         store.found_group(members)
     }
 
+    /// Has the server be in no group any more, whose only member it was, by `between`, while the data are closed; they
+    /// are opened again as those of a server alone. The member has ended. Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// A text for people. The data are open as they were, or the server is told to stop.
+    pub fn leave_group(&self, between: &mut Put<'_>) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        let store = self.store_arc().ok_or("the data are not loaded")?;
+        // What lies on the disk of the only member is agreed on: no member says so any more.
+        store.log().leave_group();
+        let mut done = Ok(());
+        let opened = self.open_again(Reload::Base, false, &mut || {
+            done = between()?;
+            if done.is_ok() {
+                *lock(&self.group.facts) = None;
+                *self.group.leader() = Leader::Unknown;
+                self.group.last_leader.store(0, Ordering::Relaxed);
+                self.group.is_member.store(false, Ordering::Relaxed);
+                self.checks.leave_group();
+            }
+            Ok(())
+        });
+        if opened.is_err() {
+            store.log().join_group();
+        }
+        opened.and(done)
+    }
+
     /// Returns whether any database has keys.
     pub fn has_keys(&self) -> bool {
         let has_keys = |store: &Store| {

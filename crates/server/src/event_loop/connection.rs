@@ -488,11 +488,14 @@ impl Connection {
             self.give_up(event_loop, &mut state);
             return false;
         };
-        if event_loop.raft.is_member() && !self.join_round(event_loop, &mut state) {
+        let is_member = event_loop.raft.is_member();
+        if is_member && !self.join_round(event_loop, &mut state) {
             self.give_up(event_loop, &mut state);
             return false;
         }
-        let waits = state.output.release(Gate { index, round: self.proof.get().round }, confirmed);
+        // A server that has left its group was the only member.
+        let round = if is_member { self.proof.get().round } else { 0 };
+        let waits = state.output.release(Gate { index, round }, confirmed);
         if waits {
             state.output.shrink(&mut event_loop.spares.borrow_mut());
         }

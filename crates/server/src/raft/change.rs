@@ -43,6 +43,48 @@ pub fn carry_out(raft: &Arc<Raft>) {
     }
 }
 
+impl Raft {
+    /// Has the server be in no group any more, by a thread that ends the one of the member, which calls this.
+    pub fn leave(self: &Arc<Self>, order: Order) {
+        let raft = self.clone();
+        let leaves = move || {
+            let _one_at_a_time = lock(&raft.entering);
+            let left = leave(&raft);
+            if let Err(why) = &left {
+                tracing::warn!("the server stays a member: {why}");
+            }
+            order.answer(left);
+        };
+        match std::thread::Builder::new().name("raft-order".into()).spawn(leaves) {
+            Ok(thread) => self.running().others.push(thread),
+            // The order is answered as it is dropped.
+            Err(error) => tracing::error!("an order cannot be carried out: {error}"),
+        }
+    }
+}
+
+/// Makes the only member of a group a server that is in none.
+fn leave(raft: &Arc<Raft>) -> Result<(), String> {
+    let dir = raft.engine.settings.config().dir.clone();
+    raft.end_member();
+    let left = raft.engine.leave_group(&mut || {
+        // From here on the directory is no member's: the rest is done as it is opened, now or at the next start.
+        let removed = std::fs::remove_file(datadir::member_file(&dir)).and_then(|()| datadir::sync_dir(&dir));
+        if let Err(error) = removed {
+            return Ok(Err(format!("Can't remove {}: {error}", datadir::member_file(&dir).display())));
+        }
+        raft.be_alone();
+        Ok(Ok(()))
+    });
+    if raft.is_member() {
+        raft.start().map_err(|error| error.to_string())?;
+        return left;
+    }
+    left?;
+    tracing::info!("this server is in no group any more");
+    raft.replication.start().map_err(|error| error.to_string())
+}
+
 fn member_of(address: &str, id: u64) -> Result<Members, String> {
     Members::parse(&format!("{id}@{address}")).map_err(|error| error.to_string())
 }

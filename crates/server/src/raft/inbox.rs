@@ -19,6 +19,8 @@ struct State {
     fetched: Option<Option<(u64, u64)>>,
     progress: bool,
     closing: bool,
+    /// The member is to end, and not the server.
+    ending: bool,
     /// The member is to end, and has not been told.
     closing_is_news: bool,
 }
@@ -104,11 +106,27 @@ impl Inbox {
             lost: std::mem::take(&mut state.lost),
             fetched: state.fetched.take(),
             progress: std::mem::take(&mut state.progress),
-            closing: state.closing,
+            closing: state.closing || state.ending,
         }
     }
 
-    /// Has the member end.
+    /// Has the member end, whose server goes on.
+    pub fn end_member(&self) {
+        let mut state = self.state();
+        (state.ending, state.closing_is_news) = (true, true);
+        self.filled.notify_all();
+    }
+
+    /// The member has ended; another one may begin.
+    pub fn begin_member(&self) {
+        let mut state = self.state();
+        state.ending = false;
+        state.messages.clear();
+        state.bytes = 0;
+        self.emptied.notify_all();
+    }
+
+    /// Has the member end, with its server.
     pub fn close(&self) {
         let mut state = self.state();
         (state.closing, state.closing_is_news) = (true, true);
@@ -134,6 +152,7 @@ impl Inbox {
 
     /// Whether the member is to end.
     pub fn is_closing(&self) -> bool {
-        self.state().closing
+        let state = self.state();
+        state.closing || state.ending
     }
 }

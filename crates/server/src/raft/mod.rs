@@ -31,7 +31,7 @@ use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -55,7 +55,11 @@ const HEARTBEAT_TICKS: u64 = 2;
 pub struct Raft {
     engine: Arc<Engine>,
     tls: Arc<Tls>,
-    member: OnceLock<Place>,
+    /// Of a server that is in a group.
+    member: Mutex<Option<Arc<Place>>>,
+    is_member: AtomicBool,
+    /// Whether copies that nobody fetches any more are looked for.
+    tidies: AtomicBool,
     tick: Duration,
     reads: Arc<Reads>,
     /// Whether clients are served: reads need a round.
@@ -159,7 +163,9 @@ impl Raft {
         let raft = Arc::new(Raft {
             engine: engine.clone(),
             tls: replication.tls.clone(),
-            member: OnceLock::new(),
+            member: Mutex::default(),
+            is_member: AtomicBool::new(false),
+            tidies: AtomicBool::new(false),
             tick: Duration::from_millis(tick_ms),
             reads: Arc::new(reads(&config.raft, tick_ms)),
             serves: AtomicBool::new(false),
@@ -187,7 +193,7 @@ impl Raft {
         Ok(raft)
     }
 
-    /// Has the server be a member from now on; once.
+    /// Has the server be a member from now on, which it is not.
     fn become_member(&self, identity: &Identity) {
         let raft = &self.engine.settings.config().raft;
         let tick_ms = self.tick.as_millis() as u64;
@@ -197,14 +203,22 @@ impl Raft {
             election_ticks: raft.election_ms.div_ceil(tick_ms) as usize,
             heartbeat_ticks: (raft.heartbeat_ms / tick_ms) as usize,
         };
-        let is_first = self.member.set(Place { options, group: identity.group }).is_ok();
-        assert!(is_first, "a server becomes a member once");
-        self.engine.group.set_facts(thread::known(self.place()));
+        let place = Arc::new(Place { options, group: identity.group });
+        let before = lock(&self.member).replace(place.clone());
+        assert!(before.is_none(), "a server is in one group");
+        self.is_member.store(true, Ordering::Release);
+        self.engine.group.set_facts(thread::known(&place));
+    }
+
+    /// Has the server be in no group any more. Its thread has ended.
+    fn be_alone(&self) {
+        self.is_member.store(false, Ordering::Release);
+        *lock(&self.member) = None;
     }
 
     /// Returns the member that this server is.
-    fn place(&self) -> &Place {
-        self.member.get().expect("the server is a member")
+    fn place(&self) -> Arc<Place> {
+        lock(&self.member).clone().expect("the server is a member")
     }
 
     /// There are orders.
@@ -232,7 +246,7 @@ impl Raft {
     /// Whether the server is in a group.
     #[inline]
     pub fn is_member(&self) -> bool {
-        self.member.get().is_some()
+        self.is_member.load(Ordering::Acquire)
     }
 
     /// Returns the round that proves what has been read by now; None where nothing can prove it.
@@ -259,13 +273,17 @@ impl Raft {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
-        let Some(Place { options, .. }) = self.member.get() else { return Ok(()) };
+        let Some(place) = lock(&self.member).clone() else { return Ok(()) };
+        let options = &place.options;
         if options.members.get(options.id).is_none() {
             tracing::info!("'raft-peers' names no member {}: it waits for RAFT.NODE ADD", options.id);
         }
         let (raft, tidies) = (self.clone(), self.clone());
         let mut running = self.running();
         running.member = Some(std::thread::Builder::new().name("raft".into()).spawn(move || thread::run(&raft))?);
+        if self.tidies.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
         let tidy = move || {
             while !tidies.inbox.wait_for_close(TIDY) {
                 tidies.replication.tidy();
@@ -360,6 +378,17 @@ impl Raft {
                 self.is_fetching.store(false, Ordering::Release);
             }
         }
+    }
+
+    /// Ends the member and its connections, whatever becomes of the server.
+    fn end_member(&self) {
+        self.inbox.end_member();
+        let member = self.running().member.take();
+        // A thread that panicked has said so already.
+        member.into_iter().for_each(|thread| _ = thread.join());
+        self.inbox.begin_member();
+        std::mem::take(&mut *lock(&self.peers)).values().for_each(|peer| peer.close());
+        self.running().sockets.values().for_each(Socket::shutdown);
     }
 
     /// Ends all threads. The event loops have ended.

@@ -26,6 +26,7 @@ impl Orders {
             }
             GroupOrder::RemoveMember { id } => member.change(&Change::Remove { id: *id })?,
             GroupOrder::Begin { .. } | GroupOrder::Join { .. } => Err("this server is in a Raft group already".into()),
+            GroupOrder::Reset => unreachable!("who ends the member carries it out"),
             GroupOrder::TransferLead { to } => match target(member, *to) {
                 Ok(id) => {
                     *to = Some(id);
@@ -54,7 +55,7 @@ impl Orders {
                 GroupOrder::AddMember { id, .. } => member.configuration().get(*id).is_some(),
                 GroupOrder::RemoveMember { id } => member.configuration().get(*id).is_none(),
                 GroupOrder::TransferLead { to } => *to == Some(standing.leader),
-                GroupOrder::Begin { .. } | GroupOrder::Join { .. } => false,
+                GroupOrder::Begin { .. } | GroupOrder::Join { .. } | GroupOrder::Reset => false,
             };
             let waits_for_other = matches!(order.what, GroupOrder::TransferLead { .. });
             match () {

@@ -134,7 +134,8 @@ pub fn address_of(address: &str) -> io::Result<(&str, u16)> {
 }
 
 fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
-    let Place { options, group } = raft.place();
+    let place = raft.place();
+    let Place { options, group } = &*place;
     let config = raft.engine.settings.config();
     let (host, port) = address_of(&peer.address)?;
     let tls = if config.tls.cluster { Some(raft.tls.client().ok_or_else(not_configured)?) } else { None };

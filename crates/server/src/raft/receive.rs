@@ -1,6 +1,6 @@
 //! The connection of another member: a thread that takes its messages.
 
-use crate::raft::{Place, Raft};
+use crate::raft::{Place, Raft, lock};
 use crate::socket::Socket;
 use haypile_raft::Envelope;
 use std::io::{self, Error, ErrorKind};
@@ -79,7 +79,8 @@ impl Raft {
     /// # Errors
     /// A text for people: this server is not in its group, or not the member that it is looking for.
     fn sender(&self, words: &[Vec<u8>]) -> Result<(u64, String), String> {
-        let Place { options, group: own } = self.member.get().ok_or("this server is in no group")?;
+        let place = lock(&self.member).clone().ok_or("this server is in no group")?;
+        let Place { options, group: own } = &*place;
         let texts: Option<Vec<&str>> = words.iter().map(|word| std::str::from_utf8(word).ok()).collect();
         let Some([_, group, from, to, address]) = texts.as_deref() else {
             return Err("the request is none of a member".into());

@@ -5,7 +5,8 @@ use crate::raft::inbox::Told;
 use crate::raft::machine::Data;
 use crate::raft::orders::Orders;
 use crate::raft::{Place, Raft, lock};
-use haypile_engine::{GroupFacts, Leader, MemberFacts, MemberSeen};
+use haypile_commands::host::GroupOrder;
+use haypile_engine::{GroupFacts, Leader, MemberFacts, MemberSeen, Order};
 use haypile_log::{DiskFiles, History, Index};
 use haypile_raft::{Ballot, Configuration, Fault, Machine, Member, Options, Part, Peer, PeerStanding, Role, Standing};
 use std::sync::Arc;
@@ -23,14 +24,15 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// Is the member, to the end of the server.
 pub fn run(raft: &Arc<Raft>) {
-    let place @ Place { options, group } = raft.place();
+    let place = raft.place();
+    let Place { options, group } = &*place;
     while !raft.inbox.is_closing() {
         let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
         let ended = Turns::begin(raft, options, *group, &goes_on, &again).and_then(Turns::run);
         raft.serves.store(false, Ordering::Release);
         raft.engine.set_leader(Leader::Unknown);
         let Err(fault) = ended else { return };
-        raft.engine.group.set_facts(GroupFacts { fault: Some(fault.to_string()), ..known(place) });
+        raft.engine.group.set_facts(GroupFacts { fault: Some(fault.to_string()), ..known(&place) });
         match &fault {
             Fault::Refused(why) => tracing::warn!("this member of the group begins again: {why}"),
             Fault::Damaged(why) => tracing::error!("this member takes no part in the group: {why}"),
@@ -198,11 +200,30 @@ impl<'a> Turns<'a> {
     /// Begins the orders that were given, and answers those that are carried out.
     fn take_orders(&mut self) -> Result<(), Fault> {
         for order in self.raft.engine.group.take_orders() {
+            if order.what == GroupOrder::Reset {
+                self.take_leave(order);
+                continue;
+            }
             self.orders.begin(order, &mut self.member)?;
             self.send();
         }
         self.orders.look(&self.member);
         Ok(())
+    }
+
+    /// Has the server be in no group any more, if this member is the only one.
+    fn take_leave(&self, order: Order) {
+        let members = self.member.configuration();
+        let is_alone = members.iter().all(|(id, _, part)| id == self.options.id && part == Part::Voter);
+        if self.member.role() != Role::Leader || !is_alone {
+            return order.answer(Err("the group has other members: remove them first".into()));
+        }
+        if self.raft.engine.settings.config().raft.is_member() {
+            let why =
+                "the configuration names the group: start the server without 'raft-node-id' and 'raft-peers' first";
+            return order.answer(Err(why.into()));
+        }
+        self.raft.leave(order);
     }
 
     /// Has threads send to the members that there are now.
@@ -286,7 +307,7 @@ impl<'a> Turns<'a> {
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,
             fault: None,
-            ..known(self.raft.place())
+            ..known(&self.raft.place())
         }
     }
 

@@ -39,6 +39,9 @@ impl Replication {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
+        if self.state().link.is_some() {
+            return Ok(());
+        }
         let replication = self.clone();
         let thread = std::thread::Builder::new().name("replica".into()).spawn(move || link::run(&replication))?;
         self.state().link = Some(thread);

@@ -6,6 +6,7 @@ use crate::base::BaseError;
 use crate::databases::{COUNTERS, CountsAt, DATABASES_MAX};
 use crate::facts::is_fact_row;
 use crate::row::{Family, Space, SystemScope};
+use crate::store::members_row;
 use haypile_log::Index;
 use std::collections::BTreeMap;
 
@@ -147,6 +148,11 @@ impl Facts {
         if is_fact_row(row) {
             // The value of a fact is up to the program above.
             return Ok(());
+        }
+        if *row == *members_row() {
+            // A text of the group's.
+            let is_text = std::str::from_utf8(value).is_ok_and(|text| !text.is_empty());
+            return is_text.then_some(()).ok_or_else(|| "its value is no text".into());
         }
         let of_name = |name: &&Name| {
             *scope == name.scope as u8

@@ -37,6 +37,8 @@ pub enum GroupOrder {
         /// Whether that is so although it has keys.
         forces: bool,
     },
+    /// Has the server be in no group any more, of which it is the only member; its data stay.
+    Reset,
     /// Has this member lead, or one that has most.
     TransferLead {
         to: Option<u64>,
