@@ -4,7 +4,8 @@ mod process;
 
 use haypile_harness::small_disk::SmallDisk;
 use process::following::{field, is_equal, replica_of};
-use process::{Server, TempDir, wait_until};
+use process::group::{QUICK, raft};
+use process::{Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
 
 type Client = process::Client<TcpStream>;
@@ -58,6 +59,38 @@ fn a_replica_whose_disk_is_full_serves_what_it_has_and_goes_on_when_there_is_roo
     assert_eq!(field(&mut reader, "master_link_error"), "");
     replica.stop();
     master.stop();
+}
+
+#[test]
+fn a_leader_whose_disk_is_full_has_another_member_lead() {
+    let dir = TempDir::new();
+    let Some(disk) = SmallDisk::mount(dir.path(), "size=200m") else { return };
+    let (others, ports) = ([TempDir::new(), TempDir::new()], [free_port(), free_port(), free_port()]);
+    let peers = [1, 2, 3].map(|id| format!("{id}@127.0.0.1:{}", ports[id - 1])).join(",");
+    let dirs = [&disk.0, others[0].path(), others[1].path()];
+    let start = |at: usize| {
+        let id = (at + 1).to_string();
+        let small = ["--disk-free-min", "8mb", "--raft-node-id", &id, "--raft-peers", &peers];
+        Server::start_at(dirs[at], ports[at], &[&small[..], &QUICK].concat())
+    };
+    let servers = [0, 1, 2].map(start);
+    let leader = || servers.iter().position(|server| raft(&mut server.client(), "role") == "leader");
+    wait_until("one leads", || leader().is_some());
+    wait_until("the one with the small disk leads", || {
+        leader() == Some(0)
+            || leader().is_some_and(|at| servers[at].client().ask("RAFT.TRANSFER-LEADER 1") == "+OK\r\n")
+    });
+    let mut first = servers[0].client();
+    wait_until("it serves", || first.ask("PING") == "+PONG\r\n" && raft(&mut first, "role") == "leader");
+    disk.leave(0).expect("it can be filled");
+    let mut noise = Noise(1);
+    wait_until("writes are refused, or another one leads", || {
+        let value = noise.megabyte();
+        first.ask_words(&[b"SET", b"key", &value]).starts_with('-')
+    });
+    wait_until("another one leads", || leader().is_some_and(|at| at != 0));
+    let next = leader().expect("it leads");
+    wait_until("writes go on", || servers[next].client().try_ask("SET after value").is_some_and(|ok| ok == "+OK\r\n"));
 }
 
 #[test]

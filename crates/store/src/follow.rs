@@ -209,6 +209,11 @@ impl Store {
         self.role.refusal()
     }
 
+    /// Returns why the disk or the log takes no writes that make the data larger, if they do not.
+    pub fn refusal_of_disk(&self) -> Option<Refusal> {
+        self.flush.stopped(false)
+    }
+
     /// Refuses clients' writes while too few replicas follow.
     pub fn set_lacks_replicas(&self, lacks: bool) {
         self.role.set_lacks_replicas(lacks);

@@ -68,6 +68,11 @@ impl<'a> Data<'a> {
         is_there.then_some(()).ok_or_else(|| Fault::Refused("the data are not open".into()))
     }
 
+    /// Returns why no writes are taken, if they are not.
+    pub fn refusal(&self) -> Option<String> {
+        self.store().refusal_of_disk().map(|refusal| refusal.to_string())
+    }
+
     fn store(&self) -> &Store {
         self.store.as_ref().expect("it is there, but while it is opened again")
     }

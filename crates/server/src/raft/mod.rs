@@ -7,6 +7,7 @@
 
 mod change;
 mod copy;
+mod hand_over;
 mod identity;
 mod inbox;
 mod machine;

@@ -77,7 +77,7 @@ fn gave_up(member: &Member<Data<'_>>, standing: &Standing) -> bool {
 }
 
 /// Returns the member that is to lead: the one that is asked for, or the one that has most.
-fn target(member: &Member<Data<'_>>, to: Option<u64>) -> Result<u64, String> {
+pub fn target(member: &Member<Data<'_>>, to: Option<u64>) -> Result<u64, String> {
     let standing = member.standing();
     let votes = |id: u64| member.configuration().get(id).is_some_and(|(_, part)| part == Part::Voter);
     match to {

@@ -1,6 +1,7 @@
 //! The thread that is the member: its clock, and the order in which it is told things.
 
 use crate::datadir;
+use crate::raft::hand_over::HandOver;
 use crate::raft::inbox::Told;
 use crate::raft::machine::Data;
 use crate::raft::orders::Orders;
@@ -90,6 +91,7 @@ struct Turns<'a> {
     /// The role, the leader and the number of times that data were opened again, of which the engine was told.
     shown: Option<(Role, Leader, u64)>,
     orders: Orders,
+    hand_over: HandOver,
     /// The members to which threads send, and how often others had been heard of then.
     sends_to: Option<(Configuration, u64)>,
 }
@@ -113,10 +115,18 @@ impl<'a> Turns<'a> {
         let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
         let member = Member::begin(options, ballot, data, raft.reads.clone(), Box::new(random))?;
         tracing::info!("member {} of a group of {}: {:?}", options.id, options.members.len(), member.standing());
-        let (orders, sends_to) = (Orders::default(), None);
-        let (confirmed, reached) = (0, 0);
-        let mut turns =
-            Turns { raft, options, member, elections: 0, confirmed, reached, shown: None, orders, sends_to };
+        let mut turns = Turns {
+            raft,
+            options,
+            member,
+            elections: 0,
+            confirmed: 0,
+            reached: 0,
+            shown: None,
+            orders: Orders::default(),
+            hand_over: HandOver::default(),
+            sends_to: None,
+        };
         turns.look_at_peers();
         Ok(turns)
     }
@@ -139,6 +149,10 @@ impl<'a> Turns<'a> {
             self.take_orders()?;
             self.look_at_peers();
             self.look_for_copy();
+            if ticks > 0 {
+                self.hand_over.look(&mut self.member, self.raft.tick * self.options.election_ticks as u32)?;
+                self.send();
+            }
             self.show(ticks > 0);
         }
     }
