@@ -144,6 +144,13 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_client_of_a_cluster_follows_the_leader",
     },
     Difference {
+        commands: &["role", "wait", "waitaof"],
+        what: "In a Raft group the leader is the master, and members that it hears of are its replicas; offsets of ROLE are entries. WAIT \
+               and WAITAOF count what makes a majority, and no more, as soon as the group has agreed on the client's writes.",
+        why: "No reply to a write leaves before a majority has it on disk; who else has it is not asked.",
+        test: "a_group_goes_on_without_any_one_of_its_members",
+    },
+    Difference {
         commands: &["select", "swapdb", "move"],
         what: "Members of a Raft group have all databases, and commands may name keys of several slots: there is no `CROSSSLOT`.",
         why: "One member has all slots; nothing has to be forbidden.",

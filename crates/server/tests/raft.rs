@@ -19,6 +19,14 @@ fn a_group_goes_on_without_any_one_of_its_members() {
         let moved = format!("-MOVED 2592 127.0.0.1:{}\r\n", group.ports[leader]);
         wait_until("a follower knows the leader", || group.client(other).ask("GET key:0") == moved);
         assert_eq!(group.client(other).ask("PING"), "+PONG\r\n", "what needs no keys runs anywhere");
+        let role = group.client(other).ask("ROLE");
+        let expected = format!("*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:{}\r\n", group.ports[leader]);
+        assert!(role.starts_with(&expected), "{role}");
+        assert_eq!(group.client(other).info("role"), "slave");
+        assert!(client.ask("ROLE").starts_with("*3\r\n$6\r\nmaster\r\n"));
+        assert_eq!(client.ask("SET waited for"), "+OK\r\n");
+        assert_eq!(client.ask("WAIT 1 20000"), ":1\r\n", "a majority has what is acknowledged");
+        wait_until("it hears of both", || client.info("connected_slaves") == "2");
         group.kill(leader);
         let next = group.leader();
         let mut client = group.client(next);

@@ -5,12 +5,17 @@
 use super::field::{Field, constant, counter, gauge, real, text};
 use crate::run::engine::Engine;
 use crate::run::replication::facts::{Downstream, DownstreamState, Link, Upstream};
+use haypile_commands::host::Role;
 use haypile_config::OnLateReplicas;
 use std::time::{Duration, Instant};
 
 pub(super) const FIELDS: &[Field] = &[
-    text("role", |engine| if engine.is_replica() { "slave".into() } else { "master".into() }, "`master` or `slave`."),
-    gauge("connected_slaves", |engine| engine.replication.downstream().len() as u64, "Connected replicas."),
+    text("role", |engine| if is_slave(engine) { "slave".into() } else { "master".into() }, "`master` or `slave`."),
+    gauge(
+        "connected_slaves",
+        connected,
+        "Connected replicas; of the leader of a Raft group, members that it hears of.",
+    ),
     text(
         "master_failover_state",
         |engine| engine.failover_step().name().into(),
@@ -196,8 +201,34 @@ pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+fn is_slave(engine: &Engine) -> bool {
+    engine.role_in_group().map_or_else(|| engine.is_replica(), |role| matches!(role, Role::Replica { .. }))
+}
+
+/// Appends what a member of a group has in the place of master and replicas. `INFO raft` has more.
+fn lines_of_member(role: &Role, out: &mut String) {
+    match role {
+        Role::Replica { host, port, state, offset } => {
+            super::field(out, "master_host", host);
+            super::field(out, "master_port", &port.to_string());
+            super::field(out, "master_link_status", if *state == "connected" { "up" } else { "down" });
+            super::field(out, "slave_repl_offset", &offset.to_string());
+            super::field(out, "slave_read_only", "1");
+        }
+        Role::Master { replicas, .. } => {
+            for (number, (host, port, offset)) in replicas.iter().enumerate() {
+                let text = format!("ip={host},port={port},state=online,offset={offset},lag=0");
+                super::field(out, &format!("slave{number}"), &text);
+            }
+        }
+    }
+}
+
 /// Appends what depends on the role, and a line for each replica.
 pub(super) fn lines(engine: &Engine, out: &mut String) {
+    if let Some(role) = engine.role_in_group() {
+        lines_of_member(&role, out);
+    }
     if engine.is_replica() {
         OF_REPLICA.iter().for_each(|known| super::field(out, known.name, &known.value(engine)));
     }
@@ -231,6 +262,14 @@ pub(super) fn behind(engine: &Engine, replica: &Downstream) -> (u64, u64) {
         let log = store.log();
         (log.last().0.saturating_sub(replica.applied.0), log.bytes_after(replica.applied))
     })
+}
+
+fn connected(engine: &Engine) -> u64 {
+    match engine.role_in_group() {
+        Some(Role::Master { replicas, .. }) => replicas.len() as u64,
+        Some(Role::Replica { .. }) => 0,
+        None => engine.replication.downstream().len() as u64,
+    }
 }
 
 fn of(engine: &Engine, value: impl Fn(&Upstream) -> String) -> String {

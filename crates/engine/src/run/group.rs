@@ -9,7 +9,7 @@ use crate::run::backups::Waiter;
 use crate::run::engine::Engine;
 use crate::run::script::script_flags;
 use crate::sync::{Mutex, MutexGuard, lock};
-use haypile_commands::host::{GroupOrder, Reload};
+use haypile_commands::host::{GroupOrder, Reload, Role};
 use haypile_commands::{Access, Body, Control, Entry, Error, Flag};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
@@ -191,6 +191,16 @@ impl Group {
         self.wants_data.store(wants, Ordering::Relaxed);
     }
 
+    /// Returns how many members beside this one have what the group has agreed on, at least; None of a server that is
+    /// in no group.
+    pub(crate) fn others_of_majority(&self) -> Option<usize> {
+        if !self.is_member() {
+            return None;
+        }
+        let facts = self.facts().unwrap_or_default();
+        Some(facts.members.iter().filter(|member| member.part == "voter").count() / 2)
+    }
+
     /// Notes the facts of a member.
     pub fn set_facts(&self, facts: GroupFacts) {
         if facts.leader != 0 {
@@ -295,6 +305,35 @@ impl Engine {
             // What waits for the leader that was is somebody else's to run.
             self.wake_held();
         }
+    }
+
+    /// Returns the role of a member as that of a node of a Redis Cluster; None of a server that is in no group. Offsets
+    /// are entries.
+    pub(crate) fn role_in_group(&self) -> Option<Role> {
+        if !self.group.is_member() {
+            return None;
+        }
+        let facts = self.group.facts().unwrap_or_default();
+        let nodes = self.group.nodes();
+        let place = |node: &Node| {
+            let (host, port) = host_and_port(&node.address);
+            (host.to_owned(), port)
+        };
+        Some(match nodes.iter().find(|node| node.is_leader && !node.is_self) {
+            Some(leader) => {
+                let (host, port) = place(leader);
+                let state = if facts.leader == 0 { "connect" } else { "connected" };
+                Role::Replica { host, port, state, offset: facts.last }
+            }
+            None => {
+                let others = nodes.iter().filter(|node| !node.is_self && node.is_linked);
+                let of_node = |node: &Node| {
+                    let (host, port) = place(node);
+                    (host, port, node.last)
+                };
+                Role::Master { offset: facts.last, replicas: others.map(of_node).collect() }
+            }
+        })
     }
 
     /// Returns an order that this server can give.

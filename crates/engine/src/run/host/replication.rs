@@ -6,6 +6,9 @@ use haypile_commands::host::{Replication, Role};
 
 impl Replication for SessionHost<'_, '_> {
     fn role(&self) -> Role {
+        if let Some(role) = self.engine.role_in_group() {
+            return role;
+        }
         let offset = self.engine.store().map_or(0, |store| store.log().last().0);
         match self.engine.replication.upstream() {
             Some(upstream) => {
