@@ -11,6 +11,11 @@ use std::sync::Arc;
 const LAG_MAX: u64 = 1000;
 
 impl<M: Machine> Member<M> {
+    /// Returns whether this leader has made a change that is not carried out yet.
+    pub fn is_changing(&self) -> bool {
+        self.changing.is_some() || self.raw.raft.has_pending_conf()
+    }
+
     /// Changes the members, if this one leads. The change is carried out when the group has agreed on it.
     ///
     /// # Errors

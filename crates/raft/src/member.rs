@@ -68,6 +68,8 @@ pub struct Member<M: Machine> {
     pub(crate) reads: Arc<Reads>,
     random: Box<dyn FnMut() -> u64 + Send>,
     pub(crate) election_ticks: usize,
+    /// A number that no other life of this member has, most likely.
+    pub(crate) life: u64,
     /// Whether this member took part in a group before it has begun.
     pub(crate) has_voted_before: bool,
     /// Term and role when the election timeout was drawn last.
@@ -119,7 +121,7 @@ impl<M: Machine> Member<M> {
         ballot: Ballot,
         machine: M,
         reads: Arc<Reads>,
-        random: Box<dyn FnMut() -> u64 + Send>,
+        mut random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Member<M>, Fault> {
         let mut entries = survey(&machine)?;
         let applied = entries.whole_at(machine.applied());
@@ -162,6 +164,7 @@ impl<M: Machine> Member<M> {
             installed: None,
             copies: 0,
             reads,
+            life: random(),
             random,
             election_ticks: options.election_ticks,
             has_voted_before: term > 0,
@@ -357,7 +360,7 @@ impl<M: Machine> Member<M> {
     /// Has another member lead, if this one does. Entries that are made meanwhile wait until that has failed, or are
     /// taken back.
     pub fn transfer(&mut self, to: u64) -> Result<(), Fault> {
-        if self.serves.is_some() {
+        if self.serves.is_some() && to != self.raw.raft.id {
             self.hands_over_in = Some(self.raw.raft.term);
             self.reads.led.end_lease();
             self.raw.transfer_leader(to);
@@ -480,6 +483,9 @@ impl<M: Machine> Member<M> {
         let keep = entries.end_of(stays).expect("what is committed is never taken back");
         let commit = self.raw.raft.raft_log.committed.min(stays);
         let committed = entries.end_of(commit).expect("what is committed is known");
+        if served {
+            self.reads.led.end_lease();
+        }
         // The records that stay have to be there when the log is opened again.
         self.machine.log().sync_through(keep).map_err(|error| Fault::Refused(error.to_string()))?;
         assert!(keep >= self.committed, "what is committed is never taken back: {keep}, {}", self.committed);
@@ -491,7 +497,6 @@ impl<M: Machine> Member<M> {
             self.proposed.clear();
             self.proofs.clear();
             self.asked = None;
-            self.reads.led.end_lease();
         }
         self.raw.raft.mut_store().truncate(stays + 1);
         // An acknowledgement of what is gone would be a lie.

@@ -40,7 +40,7 @@ impl<M: Machine> Member<M> {
             None => return,
         };
         self.question = Some(Question { round, leader, asked: self.ticks });
-        self.raw.read_index(context_of(self.raw.raft.id, round));
+        self.raw.read_index(context_of(self.raw.raft.id, self.life, round));
     }
 
     /// A question is answered, of this leader by its quorum, or by the leader.
@@ -50,7 +50,7 @@ impl<M: Machine> Member<M> {
                 self.asked = None;
                 self.confirm_led(round);
             }
-            (_, Some(question)) if state.request_ctx == context_of(self.raw.raft.id, question.round) => {
+            (_, Some(question)) if state.request_ctx == context_of(self.raw.raft.id, self.life, question.round) => {
                 self.question = None;
                 self.answered.push_back((state.index, question.round));
             }

@@ -27,9 +27,10 @@ pub(crate) fn own_context(round: Round) -> Vec<u8> {
     round.number.to_le_bytes().to_vec()
 }
 
-/// A round of another member: the leader's are shorter.
-pub(crate) fn context_of(member: u64, round: Round) -> Vec<u8> {
-    [member.to_le_bytes(), round.number.to_le_bytes()].concat()
+/// A round of another member: the leader's are shorter. What Raft remembers of a question must not count for one of a
+/// later life of the member.
+pub(crate) fn context_of(member: u64, life: u64, round: Round) -> Vec<u8> {
+    [member.to_le_bytes(), life.to_le_bytes(), round.number.to_le_bytes()].concat()
 }
 
 /// Puts what Raft has in an entry into the context, which travels.

@@ -16,7 +16,7 @@ const FIXED_BYTES: usize = 84;
 const ENTRY_BYTES: usize = 48;
 /// Bytes of a record before its body.
 const RECORD_BYTES: usize = 17;
-/// The most bytes of a context: a round, a member and its round, or the mark of a transfer.
+/// The most bytes of a context: a round, a question's name, or the mark of a transfer.
 const CONTEXT_BYTES_MAX: usize = 64;
 /// The most entries in a message.
 const ENTRIES_MAX: usize = 4096;

@@ -115,6 +115,8 @@ pub struct Session {
     pub(crate) is_led: bool,
     /// The last call reads on a member of a group that does not lead.
     pub(crate) reads_beside: bool,
+    /// The version of the data that the oldest call of a group rests on whose reply has not been given its gate.
+    rests_on: Option<u64>,
     /// The question to the leader that such a read waits for, or has waited for.
     pub(crate) question: Option<Question>,
     /// Bytes of the client's input that are done with.
@@ -347,6 +349,7 @@ impl Session {
             led_calls: 0,
             is_led: false,
             reads_beside: false,
+            rests_on: None,
             question: None,
             input_at: 0,
             is_lost: false,
@@ -452,6 +455,28 @@ impl Session {
         !matches!(self.waiting, Waiting::Nothing)
     }
 
+    /// A call begins on data of this version, which count if a group's member runs it, as its leader or beside it.
+    pub(crate) fn rest_on(&mut self, store_version: u64) {
+        if self.is_led || self.reads_beside {
+            self.rests_on.get_or_insert(store_version);
+        }
+    }
+
+    /// The call waits for keys: whatever data it is served from, it is looked at then.
+    pub(crate) fn rest_on_nothing(&mut self) {
+        self.rests_on = None;
+    }
+
+    /// Returns whether what has been replied to calls of a group may leave a member with data of this version: what was
+    /// known when they began is true of these. To be asked before replies are given their gates.
+    pub fn may_leave(&mut self, store_version: u64) -> bool {
+        let may_leave = self.rests_on.is_none_or(|rests_on| rests_on == store_version);
+        if may_leave && !self.is_waiting() {
+            self.rests_on = None;
+        }
+        may_leave
+    }
+
     /// Whether a command is under way elsewhere that a consensus group's leader alone runs.
     pub fn waits_as_led(&self) -> bool {
         self.is_waiting() && self.is_led
@@ -478,9 +503,9 @@ impl Session {
         matches!(self.waiting, Waiting::Steps(_))
     }
 
-    /// Whether CLIENT PAUSE keeps it waiting.
+    /// Whether CLIENT PAUSE keeps it waiting, and not the question to a group's leader.
     pub fn is_paused(&self) -> bool {
-        matches!(self.waiting, Waiting::Paused)
+        matches!(self.waiting, Waiting::Paused) && !self.reads_beside
     }
 
     /// Whether a long reply has begun and not ended: nothing may come in between.

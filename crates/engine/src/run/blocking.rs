@@ -121,6 +121,7 @@ impl WorkerState {
                 let not_before = if is_paused { in_ms(PAUSED_LOOK_MS) } else { None };
                 let left = waiter.looked_at_next(not_before).filter(|_| !is_over && end.is_none());
                 session.waiting = Waiting::ForKeys(waiter);
+                session.rest_on_nothing();
                 return Next::Block(left.map(|deadline| deadline.saturating_duration_since(Instant::now())));
             }
         };

@@ -118,6 +118,7 @@ impl WorkerState {
             engine.begin_tracked(&mut session.state, entry);
             engine.note_read(&session.state, entry, call.args.into());
         }
+        session.rest_on(self.store_version);
         Checked::Go
     }
 
@@ -196,10 +197,10 @@ impl WorkerState {
 /// the leader. EXEC is what the commands of its block are; another member does not know the block, which ends.
 fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<'_>) -> Option<String> {
     let bits = engine.checks.bits();
+    (session.is_led, session.reads_beside) = (false, false);
     if bits & IN_GROUP == 0 {
         return None;
     }
-    (session.is_led, session.reads_beside) = (false, false);
     let (leads, reads_here) = (bits & REDIRECTED == 0, session.state.reads_here);
     let runner = |entry: &Entry, args: Args<'_>| engine.runner(entry, args, leads, reads_here);
     let runner = match (entry.command.body, &session.multi) {

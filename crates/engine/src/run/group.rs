@@ -430,6 +430,22 @@ impl Engine {
         store.found_group(members)
     }
 
+    /// Looks whether nothing holds up the server's leave from its group, and brings most of the data into the base.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn expect_to_leave_group(&self) -> Result<(), String> {
+        let no_backup = Mutex::try_lock(&self.replication.backup).is_ok();
+        if !no_backup {
+            return Err("a backup or a copy is being made: try again when it is done".into());
+        }
+        let store = self.store_arc().ok_or("the data are not loaded")?;
+        if store.views() > 0 {
+            return Err("long replies are still being read: try again".into());
+        }
+        store.flush_now()
+    }
+
     /// Has the server be in no group any more, whose only member it was, by `between`, while the data are closed; they
     /// are opened again as those of a server alone. The member has ended. Blocks for as long as it takes.
     ///

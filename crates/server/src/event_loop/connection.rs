@@ -489,7 +489,8 @@ impl Connection {
             return false;
         };
         let is_member = event_loop.raft.is_member();
-        if is_member && !self.join_round(event_loop, &mut state) {
+        let version = event_loop.engine.store_version();
+        if is_member && !(state.session.may_leave(version) && self.join_round(event_loop, &mut state)) {
             self.give_up(event_loop, &mut state);
             return false;
         }

@@ -8,7 +8,7 @@ use crate::remote::Remote;
 use crate::tls::not_configured;
 use haypile_commands::host::GroupOrder;
 use haypile_engine::{Leader, Order};
-use haypile_log::{DirectoryId, DiskFiles, History};
+use haypile_log::{DirectoryId, DiskFiles, History, Index};
 use haypile_raft::{Ballot, Members, Vote};
 use haypile_resp::Reply;
 use std::path::Path;
@@ -46,10 +46,12 @@ pub fn carry_out(raft: &Arc<Raft>) {
 impl Raft {
     /// Has the server be in no group any more, by a thread that ends the one of the member, which calls this.
     pub fn leave(self: &Arc<Self>, order: Order) {
-        let raft = self.clone();
+        let (raft, place) = (self.clone(), self.place());
         let leaves = move || {
             let _one_at_a_time = lock(&raft.entering);
-            let left = leave(&raft);
+            // Another order may have come before.
+            let is_there = lock(&raft.member).as_ref().is_some_and(|now| Arc::ptr_eq(now, &place));
+            let left = if is_there { leave(&raft) } else { Err("this server is in no Raft group".into()) };
             if let Err(why) = &left {
                 tracing::warn!("the server stays a member: {why}");
             }
@@ -66,20 +68,28 @@ impl Raft {
 /// Makes the only member of a group a server that is in none.
 fn leave(raft: &Arc<Raft>) -> Result<(), String> {
     let dir = raft.engine.settings.config().dir.clone();
+    raft.engine.expect_to_leave_group()?;
     raft.end_member();
+    // Orders that came since are answered as they are dropped.
+    drop(raft.engine.group.take_orders());
     let left = raft.engine.leave_group(&mut || {
         // From here on the directory is no member's: the rest is done as it is opened, now or at the next start.
-        let removed = std::fs::remove_file(datadir::member_file(&dir)).and_then(|()| datadir::sync_dir(&dir));
-        if let Err(error) = removed {
-            return Ok(Err(format!("Can't remove {}: {error}", datadir::member_file(&dir).display())));
+        let failed = |error| format!("Can't remove {}: {error}", datadir::member_file(&dir).display());
+        if let Err(error) = std::fs::remove_file(datadir::member_file(&dir)) {
+            return Ok(Err(failed(error)));
         }
+        datadir::sync_dir(&dir).map_err(failed)?;
         raft.be_alone();
         Ok(Ok(()))
     });
     if raft.is_member() {
+        // Its log has led already: the member begins with data that have not.
+        raft.engine.rebuild_group(Index(u64::MAX))?;
         raft.start().map_err(|error| error.to_string())?;
         return left;
     }
+    // Those of members that did not know yet.
+    raft.end_connections();
     left?;
     tracing::info!("this server is in no group any more");
     raft.replication.start().map_err(|error| error.to_string())

@@ -5,14 +5,16 @@ use crate::raft::orders::target;
 use haypile_raft::{Fault, Machine, Member, Role};
 use std::time::{Duration, Instant};
 
-/// The time between two attempts: where all disks are full, nobody is better.
+/// The time between two attempts, at first and at most: where all disks are full, nobody is better.
 const PAUSE: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// The time since when a leader takes no writes, and its attempts to have another one lead.
 #[derive(Default)]
 pub struct HandOver {
     unable_since: Option<Instant>,
-    tried: Option<Instant>,
+    /// The last attempt, and the time until the next one.
+    tried: Option<(Instant, Duration)>,
 }
 
 impl HandOver {
@@ -21,20 +23,21 @@ impl HandOver {
     /// # Errors
     /// The member cannot go on.
     pub fn look(&mut self, member: &mut Member<Data<'_>>, patience: Duration) -> Result<(), Fault> {
-        let why = match member.role() {
-            Role::Leader => member.machine().refusal(),
-            _ => None,
-        };
-        let Some(why) = why else {
+        if member.role() != Role::Leader {
             self.unable_since = None;
+            return Ok(());
+        }
+        let Some(why) = member.machine().refusal() else {
+            *self = HandOver::default();
             return Ok(());
         };
         let now = Instant::now();
         let since = *self.unable_since.get_or_insert(now);
-        if now - since < patience || self.tried.is_some_and(|tried| now - tried < PAUSE) || member.is_transferring() {
+        if now - since < patience || self.tried.is_some_and(|(at, pause)| now - at < pause) || member.is_transferring()
+        {
             return Ok(());
         }
-        self.tried = Some(now);
+        self.tried = Some((now, self.tried.map_or(PAUSE, |(_, before)| (2 * before).min(PAUSE_MAX))));
         match target(member, None) {
             Ok(to) => {
                 tracing::warn!("this leader takes no writes ({why}): member {to} is to lead");

@@ -120,9 +120,8 @@ impl Inbox {
     /// The member has ended; another one may begin.
     pub fn begin_member(&self) {
         let mut state = self.state();
-        state.ending = false;
-        state.messages.clear();
-        state.bytes = 0;
+        let State { closing, closing_is_news, .. } = *state;
+        *state = State { closing, closing_is_news, ..State::default() };
         self.emptied.notify_all();
     }
 

@@ -6,6 +6,7 @@ use haypile_log::{Index, Kind, Log, Reader, Record};
 use haypile_raft::{Fault, Machine};
 use haypile_store::{FollowError, Store};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +29,8 @@ pub struct Data<'a> {
     goes_on: &'a dyn Fn() -> bool,
     /// Asks for another look at what is to be applied.
     again: &'a dyn Fn(),
+    /// Whether clients are served as a leader's.
+    serves: &'a AtomicBool,
     /// How often the data were opened again.
     pub rebuilds: u64,
 }
@@ -48,14 +51,20 @@ impl<'a> Data<'a> {
     ///
     /// # Errors
     /// The data are not open.
-    pub fn of(engine: &'a Engine, goes_on: &'a dyn Fn() -> bool, again: &'a dyn Fn()) -> Result<Data<'a>, Fault> {
-        let mut data = Data { engine, store: None, version: 0, reader: None, goes_on, again, rebuilds: 0 };
+    pub fn of(
+        engine: &'a Engine,
+        serves: &'a AtomicBool,
+        goes_on: &'a dyn Fn() -> bool,
+        again: &'a dyn Fn(),
+    ) -> Result<Data<'a>, Fault> {
+        let mut data = Data { engine, store: None, version: 0, reader: None, goes_on, again, serves, rebuilds: 0 };
         data.take_store()?;
         Ok(data)
     }
 
     /// Has no command begin on data that are about to be others, and lets go of these.
     fn let_go(&mut self) {
+        self.serves.store(false, Ordering::Release);
         self.engine.set_leader(Leader::Unknown);
         (self.store, self.reader) = (None, None);
     }

@@ -387,9 +387,15 @@ impl Raft {
         let member = self.running().member.take();
         // A thread that panicked has said so already.
         member.into_iter().for_each(|thread| _ = thread.join());
-        self.inbox.begin_member();
+        self.end_connections();
+    }
+
+    /// Ends the connections with other members, and forgets what they have said.
+    fn end_connections(&self) {
         std::mem::take(&mut *lock(&self.peers)).values().for_each(|peer| peer.close());
         self.running().sockets.values().for_each(Socket::shutdown);
+        lock(&self.heard_of).clear();
+        self.inbox.begin_member();
     }
 
     /// Ends all threads. The event loops have ended.

@@ -1,6 +1,6 @@
 //! The way to another member: a thread that connects, and sends what is to be told.
 
-use crate::raft::{Place, Raft};
+use crate::raft::{Place, Raft, lock};
 use crate::remote::Remote;
 use crate::socket::Socket;
 use crate::tls::not_configured;
@@ -134,7 +134,7 @@ pub fn address_of(address: &str) -> io::Result<(&str, u16)> {
 }
 
 fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
-    let place = raft.place();
+    let place = lock(&raft.member).clone().ok_or_else(|| Error::other("this server is in no group"))?;
     let Place { options, group } = &*place;
     let config = raft.engine.settings.config();
     let (host, port) = address_of(&peer.address)?;

@@ -104,7 +104,7 @@ impl<'a> Turns<'a> {
         goes_on: &'a dyn Fn() -> bool,
         again: &'a dyn Fn(),
     ) -> Result<Turns<'a>, Fault> {
-        let data = Data::of(&raft.engine, goes_on, again)?;
+        let data = Data::of(&raft.engine, &raft.serves, goes_on, again)?;
         let dir = raft.engine.settings.config().dir.clone();
         let (history, begins) = (data.log().history(), data.log().last() == Index(0));
         // A group that has begun with empty members has a history of its own.
@@ -229,6 +229,7 @@ impl<'a> Turns<'a> {
     fn take_leave(&self, order: Order) {
         let members = self.member.configuration();
         let is_alone = members.iter().all(|(id, _, part)| id == self.options.id && part == Part::Voter);
+        let is_alone = is_alone && !self.member.is_changing();
         if self.member.role() != Role::Leader || !is_alone {
             return order.answer(Err("the group has other members: remove them first".into()));
         }
