@@ -49,7 +49,7 @@ struct Under {
     #[arg(long)]
     server: Option<String>,
     /// Directives added to the command line, as in "--workers 1 --maxmemory 64mb".
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
     options: String,
 }
 
