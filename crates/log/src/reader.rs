@@ -173,7 +173,7 @@ impl Reader {
             match self.shared.files.open(&segment.path) {
                 Ok(file) => {
                     let mut walk = Walk::new(file, segment.header.salt, first, end);
-                    // What was read out of memory ends where the rest is: nothing is read from the segment's beginning.
+                    // The copy of the memory ends where the rest is: nothing is read from the segment's beginning.
                     let before = self.source.as_ref().filter(|source| source.segment.header.number == number);
                     if let Some(before) = before.filter(|source| source.walk.next_index() == next) {
                         walk.skip_to(&before.walk);

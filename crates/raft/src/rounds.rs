@@ -24,7 +24,7 @@ pub(crate) struct Round {
 struct Lease {
     clock: Clock,
     length_us: u64,
-    /// When it ends, by the clock.
+    /// The end of the lease, by the clock.
     until_us: AtomicU64,
 }
 
@@ -94,7 +94,7 @@ impl Rounds {
     /// Closes the open round, and returns it.
     pub(crate) fn close(&self) -> Round {
         self.wanted.store(false, Ordering::SeqCst);
-        // What comes later is heard later: the lease begins before.
+        // Messages that are sent later are heard later: the lease begins before.
         let closed_us = self.lease.as_ref().map_or(0, |lease| (lease.clock)());
         Round { number: self.open.fetch_add(1, Ordering::SeqCst), closed_us }
     }

@@ -48,7 +48,7 @@ fn a_group_of_one_becomes_a_server_alone_and_a_group_again() {
         assert_eq!(client.ask("RPUSH list element"), ":1\r\n");
         assert_eq!(waits.reply(), "*2\r\n$4\r\nlist\r\n$7\r\nelement\r\n", "who waited still does");
         if round == 0 {
-            // It is a master like any other.
+            // The server is a master like any other.
             let copy = TempDir::new();
             let replica = replica_of(&server, copy.path(), &more);
             wait_for_link(&replica);

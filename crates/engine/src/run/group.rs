@@ -302,7 +302,7 @@ impl Engine {
         if *now != leader {
             *now = leader;
             drop(now);
-            // What waits for the leader that was is somebody else's to run.
+            // Calls that wait for the leader that was are somebody else's to run.
             self.wake_held();
         }
     }
@@ -454,7 +454,7 @@ impl Engine {
     pub fn leave_group(&self, between: &mut Put<'_>) -> Result<(), String> {
         let _data = lock(&self.replication.data);
         let store = self.store_arc().ok_or("the data are not loaded")?;
-        // What lies on the disk of the only member is agreed on: no member says so any more.
+        // Records on the disk of the only member are agreed on: no member says so any more.
         store.log().leave_group();
         let mut done = Ok(());
         let opened = self.open_again(Reload::Base, false, &mut || {

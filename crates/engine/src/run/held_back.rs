@@ -45,7 +45,7 @@ impl Engine {
     /// Returns how far the records through `through` have got.
     fn reached(&self, store: &Store, through: Index) -> Reached {
         let (replicas, synced_replicas) = match self.group.others_of_majority() {
-            // What a group has agreed on is on the disks of a majority.
+            // Records that a group has agreed on are on the disks of a majority.
             Some(others) if store.log().confirmed() >= through => (others, others),
             Some(_) => (0, 0),
             None => self.replication.acknowledged(through),

@@ -88,7 +88,7 @@ fn leave(raft: &Arc<Raft>) -> Result<(), String> {
         raft.start().map_err(|error| error.to_string())?;
         return left;
     }
-    // Those of members that did not know yet.
+    // Members that did not know yet may have connected meanwhile.
     raft.end_connections();
     left?;
     tracing::info!("this server is in no group any more");

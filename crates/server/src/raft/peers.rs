@@ -154,7 +154,7 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
 fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
     let (mut buffer, mut loader, mut version) = (Vec::new(), Loader::default(), 0);
     while let Some(messages) = peer.take() {
-        // Who does not lead has nothing to send for long, and then a request for a vote, which nobody repeats.
+        // A follower has nothing to send for long, and then a request for a vote, which nobody repeats.
         if messages.is_empty() && socket.has_ended() {
             return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
         }
