@@ -29,7 +29,8 @@ impl Shared {
     pub(crate) fn note_end_at(&self, state: &mut MutexGuard<'_, State>, synced: Index) {
         let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return };
         let Some(active) = &state.active else { return };
-        let (history, segment) = (state.start().history, active.segment.header.number);
+        // The newest history may have no segment: none could be made for it.
+        let (history, segment) = (active.segment.header.start.history, active.segment.header.number);
         let end = End { directory: at.directory, history, synced, segment };
         let noted = MutexGuard::unlocked(state, || {
             let mut writer = self.end.lock();

@@ -278,6 +278,29 @@ fn a_history_that_the_base_begins_has_no_parent() {
 }
 
 #[test]
+fn a_history_for_which_the_disk_has_no_room_is_not_noted() {
+    for begun in 0..2 {
+        let mut rig = Rig::new(13);
+        let life = rig.open();
+        let last = life.sync(b"two");
+        let applied = Applied { index: last, history: Some(life.history) };
+        let loaded = (0..begun).map(|_| life.log.begin_loaded_history().unwrap()).last();
+        life.faults.set_full(true);
+        let failed = match loaded {
+            None => life.log.begin_loaded_history().map(drop),
+            Some(loaded) => life.log.abandon_loaded_history(loaded),
+        };
+        failed.unwrap_err();
+        // The log cannot end cleanly either; what it notes has to be true all the same.
+        drop(life.log.close());
+        life.faults.set_full(false);
+        rig.disk.kill();
+        let again = rig.open_with(applied, |_| {});
+        assert_eq!((again.last, again.sync(b"three")), (last, last.next()), "{begun}");
+    }
+}
+
+#[test]
 fn a_load_that_never_came_to_be_leaves_no_trace_in_what_follows() {
     for is_clean in [false, true] {
         let mut rig = Rig::new(12);
