@@ -390,6 +390,24 @@ fn a_key_that_is_watched_while_a_commit_to_it_waits_has_changed() {
     assert_eq!(server.ask(1, "GET k"), "$1 2");
 }
 
+#[test]
+fn client_list_knows_what_others_did_to_an_idle_session() {
+    let mut server = Server::new();
+    let flags = |server: &mut Server, of: usize| {
+        let id = server.ask(of, "CLIENT ID").replace(':', "");
+        move |server: &mut Server| server.ask(3, &format!("CLIENT LIST ID {id}"))
+    };
+    let watching = flags(&mut server, 0);
+    server.ask(0, "WATCH k");
+    assert!(watching(&mut server).contains(" flags=N "));
+    server.ask(1, "SET k 1");
+    assert!(watching(&mut server).contains(" flags=d "));
+    server.ask(0, "UNWATCH");
+    assert!(watching(&mut server).contains(" flags=N "));
+    server.ask(0, "WATCH k");
+    assert!(watching(&mut server).contains(" flags=N "), "a watch of its own");
+}
+
 /// Runs a block of SELECT, a write, `stopped` and a write; the reply to EXEC. Nothing of it may be seen by others.
 fn discarded(server: &mut Server, stopped: &str) -> String {
     server.ask(1, "SUBSCRIBE channel");

@@ -7,6 +7,8 @@
 use crate::clients::accounts::shown_name;
 use crate::clients::client_memory::Footprint;
 use crate::clients::session::Session;
+use crate::clients::tracking::Tracker;
+use crate::keys::watch::Mark;
 use crate::sync::lock;
 use haypile_acl::user::DEFAULT;
 use haypile_commands::host::{ClientFilter, ClientType};
@@ -59,6 +61,8 @@ pub struct Client {
     flags: AtomicU32,
     /// The client that is sent this one's messages about keys; 0 is itself, -1 none.
     redirect: AtomicI64,
+    /// Parts of its session that others write. Kept up to date while the flags say that the session has any.
+    told: crate::sync::Mutex<Told>,
     subscriptions: [AtomicU32; 3],
     /// Queued commands of a transaction, -1 outside of one.
     queued: AtomicI64,
@@ -80,6 +84,15 @@ pub struct Client {
     pub(crate) footprint: Footprint,
     /// The facts of a connection of replication; None for a client.
     pub(crate) peer_server: Option<PeerServer>,
+}
+
+/// The parts of a session that others write, at any moment.
+#[derive(Debug, Default)]
+struct Told {
+    /// Something that it watches has changed.
+    mark: Option<Arc<Mark>>,
+    /// The client that its messages go to is gone.
+    tracker: Option<Arc<Tracker>>,
 }
 
 /// A connection of replication, which no event loop serves.
@@ -111,8 +124,10 @@ enum Fact {
     Multi,
     Blocked,
     Tracks,
+    /// Looked up in `told`, where the session tracks.
     RedirectBroken,
     Broadcast,
+    /// Looked up in `told`, where the session watches.
     Dirty,
     Closing,
     Unix,
@@ -153,6 +168,7 @@ impl Client {
             protocol: AtomicU32::new(2),
             flags: AtomicU32::new(0),
             redirect: AtomicI64::new(-1),
+            told: crate::sync::Mutex::default(),
             subscriptions: Default::default(),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
@@ -197,15 +213,20 @@ impl Client {
         self.argument_bytes.store(session.argument_bytes(), Ordering::Relaxed);
         let tracker = state.tracker.as_deref();
         self.redirect.store(tracker.map_or(-1, |tracker| tracker.options.redirect as i64), Ordering::Relaxed);
+        let is_told = session.watching.is_some() || tracker.is_some();
+        if is_told || self.has_bit(Fact::Dirty) || self.has_bit(Fact::RedirectBroken) {
+            let mark = session.watching.as_ref().map(|watching| watching.mark().clone());
+            *lock(&self.told) = Told { mark, tracker: state.tracker.clone() };
+        }
         let facts = [
             (Fact::Monitor, state.monitors),
             (Fact::PubSub, !state.subscriptions.is_empty()),
             (Fact::Multi, queued >= 0),
             (Fact::Blocked, session.is_waiting()),
             (Fact::Tracks, tracker.is_some()),
-            (Fact::RedirectBroken, tracker.is_some_and(|tracker| tracker.is_broken.load(Ordering::Relaxed))),
+            (Fact::RedirectBroken, tracker.is_some()),
             (Fact::Broadcast, tracker.is_some_and(|tracker| !tracker.notes_reads())),
-            (Fact::Dirty, session.watching.as_ref().is_some_and(|watching| watching.is_outdated())),
+            (Fact::Dirty, session.watching.is_some()),
             (Fact::Closing, state.closing),
             (Fact::ReadsHere, state.reads_here),
             (Fact::NoEvict, state.no_evict),
@@ -259,8 +280,17 @@ impl Client {
             Fact::Unix => self.peer.is_unix,
             Fact::Replica => self.peer_server.is_some() && self.kind() == ClientType::Replica,
             Fact::Master => self.peer_server.is_some() && self.kind() == ClientType::Master,
-            fact => self.flags.load(Ordering::Relaxed) & 1 << fact as u32 != 0,
+            Fact::Dirty => self.has_bit(fact) && lock(&self.told).mark.as_ref().is_some_and(|mark| mark.is_set()),
+            Fact::RedirectBroken => {
+                let is_broken = |tracker: &Arc<Tracker>| tracker.is_broken.load(Ordering::Relaxed);
+                self.has_bit(fact) && lock(&self.told).tracker.as_ref().is_some_and(is_broken)
+            }
+            fact => self.has_bit(fact),
         }
+    }
+
+    fn has_bit(&self, fact: Fact) -> bool {
+        self.flags.load(Ordering::Relaxed) & 1 << fact as u32 != 0
     }
 
     fn fits(&self, filter: &ClientFilter, asker: u64) -> bool {

@@ -20,7 +20,7 @@ const SHARDS: usize = 64;
 
 /// Whether anything that a session watches has changed. A session takes a fresh one with its first WATCH after each
 /// EXEC.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Mark(AtomicBool);
 
 impl Mark {
@@ -66,6 +66,11 @@ impl Watching {
         self.count += 1;
         self.name_bytes += name.len();
         keys.insert(name, now_ms);
+    }
+
+    /// Returns what is set when any of the keys changes.
+    pub fn mark(&self) -> &Arc<Mark> {
+        &self.mark
     }
 
     /// Whether any of the keys has changed.
