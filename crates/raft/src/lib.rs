@@ -23,6 +23,7 @@ mod reads;
 mod rounds;
 mod standing;
 mod survey;
+pub mod testing;
 pub mod wire;
 
 pub use ballot::{Ballot, Vote};

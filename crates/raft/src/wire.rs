@@ -9,7 +9,7 @@ use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use std::fmt;
 
 /// Bytes before the head: its length, the bytes of the records, and a checksum over both and the head.
-const FRONT_BYTES: usize = 16;
+pub(crate) const FRONT_BYTES: usize = 16;
 /// Bytes of a head without its context and entries.
 const FIXED_BYTES: usize = 84;
 /// Bytes of an entry in a head.
@@ -169,12 +169,7 @@ impl Envelope {
             out.extend_from_slice(&u32::from(changes_members).to_le_bytes());
             out.extend_from_slice(&records.heads_crc.to_le_bytes());
         }
-        let head_bytes = (out.len() - at - FRONT_BYTES) as u32;
-        let records_bytes: u64 = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
-        out[at + 4..at + 8].copy_from_slice(&head_bytes.to_le_bytes());
-        out[at + 8..at + 16].copy_from_slice(&records_bytes.to_le_bytes());
-        let crc = crc32fast::hash(&out[at + 4..]);
-        out[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut out[at..], self.entries.iter().map(|entry| entry.bytes.len() as u64).sum());
         self.entries.iter().for_each(|entry| out.extend_from_slice(&entry.bytes));
     }
 
@@ -213,6 +208,15 @@ impl Envelope {
         let taken = FRONT_BYTES + head_bytes + records_bytes as usize;
         Ok(Some((Envelope { message, entries }, taken)))
     }
+}
+
+/// Fills in what comes before a head: `message` has room for it, and the head.
+pub(crate) fn seal(message: &mut [u8], records_bytes: u64) {
+    let head_bytes = (message.len() - FRONT_BYTES) as u32;
+    message[4..8].copy_from_slice(&head_bytes.to_le_bytes());
+    message[8..16].copy_from_slice(&records_bytes.to_le_bytes());
+    let crc = crc32fast::hash(&message[4..]);
+    message[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Returns a message without its records, and for each of its entries its place, its bytes and their checksum.

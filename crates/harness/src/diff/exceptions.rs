@@ -174,6 +174,14 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "wait-7.2",
+        reason: "WAIT is of @blocking in 7.2, not in 7.0: a user's rights to it follow",
+        applies: |command, theirs, ours| {
+            let refuses = |reply: &Reply| refused(reply, "NOPERM");
+            is(command, &["wait"]) && refuses(theirs) != refuses(ours)
+        },
+    },
+    Exception {
         name: "unbalanced-7.2",
         reason: "Of an odd number of arguments behind STREAMS, 7.2 names the command; 7.0 speaks of XREAD, whichever it is",
         applies: |command, theirs, ours| {
