@@ -160,15 +160,19 @@ impl KeySpec {
         }
     }
 
-    fn search(&self, args: Args) -> (usize, usize, usize) {
-        const NOTHING: (usize, usize, usize) = (0, 0, 1);
+    /// Whether these arguments claim a number of keys that is none, or more than there are. Every command refuses that.
+    pub(crate) fn claims_wrongly(&self, args: Args) -> bool {
+        let (Find::KeyNum { count_at, first, step }, Some(start)) = (self.find, self.start(args)) else { return false };
+        let room = args.len().saturating_sub(start + usize::from(first)).div_ceil(step as usize);
+        claimed(args, start + usize::from(count_at)).is_none_or(|claimed| claimed > room)
+    }
+
+    /// The argument at which its keys begin, or their number stands.
+    fn start(&self, args: Args) -> Option<usize> {
         let count = args.len();
-        let start = match self.begin {
-            Begin::Index(index) => index as usize,
-            Begin::Unknown(hidden) | Begin::Nearly(_, hidden) => match hidden.find(args) {
-                Some(at) => at,
-                None => return NOTHING,
-            },
+        match self.begin {
+            Begin::Index(index) => Some(index as usize),
+            Begin::Unknown(hidden) | Begin::Nearly(_, hidden) => hidden.find(args),
             Begin::Keyword { word, from } => {
                 let found = if from >= 0 {
                     (from as usize..count).find(|&i| args.is(i, word))
@@ -176,12 +180,15 @@ impl KeySpec {
                     let last = count.saturating_sub(from.unsigned_abs() as usize);
                     (1..=last).rev().find(|&i| args.is(i, word))
                 };
-                match found {
-                    Some(at) => at + 1,
-                    None => return NOTHING,
-                }
+                found.map(|at| at + 1)
             }
-        };
+        }
+    }
+
+    fn search(&self, args: Args) -> (usize, usize, usize) {
+        const NOTHING: (usize, usize, usize) = (0, 0, 1);
+        let count = args.len();
+        let Some(start) = self.start(args) else { return NOTHING };
         match self.find {
             Find::Range { last, step, limit } => {
                 let last = match (last, limit) {
@@ -195,15 +202,17 @@ impl KeySpec {
                 (start, (last + 1).min(count), step as usize)
             }
             Find::KeyNum { count_at, first, step } => {
-                let claimed = args.opt(start + usize::from(count_at)).and_then(number::parse_i64);
-                let Some(claimed) = claimed.and_then(|claimed| usize::try_from(claimed).ok()) else {
-                    return NOTHING;
-                };
+                let Some(claimed) = claimed(args, start + usize::from(count_at)) else { return NOTHING };
                 let from = start + usize::from(first);
                 (from, from.saturating_add(claimed.saturating_mul(step as usize)).min(count), step as usize)
             }
         }
     }
+}
+
+/// Returns the number of keys that an argument claims.
+fn claimed(args: Args, at: usize) -> Option<usize> {
+    args.opt(at).and_then(number::parse_i64).and_then(|claimed| usize::try_from(claimed).ok())
 }
 
 /// The effect of a command on a key as a whole.

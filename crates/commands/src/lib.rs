@@ -54,7 +54,7 @@ pub use host::Host;
 pub use lookup::{Entry, Table};
 pub use names::is_http;
 pub use server::acl::wrong_rule;
-pub use table::{Access, Awaited, Body, Command, Control, ElementArgs, Flag, Selects, Tried};
+pub use table::{Access, Awaited, Begin, Body, Command, Control, ElementArgs, Find, Flag, KeySpec, Selects, Tried};
 pub use table::{host, lookup};
 
 /// The version of Redis that clients are told: commands and replies are those of 7.2, and fields of hashes have

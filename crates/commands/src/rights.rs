@@ -34,6 +34,10 @@ impl Request for Requested<'_> {
     }
 
     fn keys(&self, visit: &mut dyn FnMut(usize, &[u8], KeyUse) -> bool) {
+        // As in Redis, such a call has no keys: it fails whatever they are.
+        if self.entry.command.keys.of_keys().iter().any(|spec| spec.claims_wrongly(self.args)) {
+            return;
+        }
         for (at, spec) in self.entry.command.keys(self.args) {
             if !visit(at, self.args.get(at), key_use(self.entry.command, spec, self.args)) {
                 return;

@@ -3,9 +3,31 @@
 
 mod server;
 
+use haypile_commands::{Begin, Find, KeySpec, Table};
 use server::{Server, check, check_on};
 
 const NO_KEY: &str = "-NOPERM No permissions to access a key";
+
+/// Rights are not asked for where the number of keys is wrong, so such a call may do nothing.
+#[test]
+fn a_wrong_number_of_keys_is_refused_by_every_command_that_takes_one() {
+    let (mut server, table, mut commands) = (Server::new(), Table::new(), 0);
+    for (_, entry) in table.iter() {
+        let count_at = |spec: &KeySpec| match (spec.begin, spec.find) {
+            (Begin::Index(at), Find::KeyNum { count_at, .. }) => Some(usize::from(at) + usize::from(count_at)),
+            _ => None,
+        };
+        let Some(at) = entry.command.keys.of_keys().iter().find_map(count_at) else { continue };
+        commands += 1;
+        for number in ["9", "-1", "x", "9223372036854775807"] {
+            let mut words = vec!["1"; at + 3];
+            (words[0], words[at]) = (&entry.full_name, number);
+            let reply = server.ask(0, &words.join(" "));
+            assert!(reply.starts_with('-') && !reply.contains("unknown command"), "{words:?}: {reply}");
+        }
+    }
+    assert!(commands > 20, "{commands}");
+}
 
 #[test]
 fn a_call_is_looked_at_wherever_it_comes_from() {
@@ -25,6 +47,7 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
             1: EXISTS r1 a1 => :1
             1: PFMERGE b1 => {NO_KEY}
             1: EVAL return␣1 1 b1 => {NO_KEY}
+            1: SINTERCARD 9 b1 => -ERR Number of keys can't be greater than number of args
             1: FLUSHALL => -NOPERM User bob has no permissions to run the 'flushall' command
             1: CONFIG GET port => -NOPERM User bob has no permissions to run the 'config|get' command
             1: PUBLISH other x => -NOPERM No permissions to access a channel
