@@ -104,3 +104,25 @@ fn a_leader_whose_lease_is_over_says_nothing_old() {
         group.settle();
     }
 }
+
+#[test]
+fn members_take_no_messages_of_one_with_another_lease() {
+    let group = Group::start(&["--raft-read", "lease"]);
+    let leader = group.leader();
+    let name = raft(&mut group.client(leader), "group");
+    let config = |directive: &str| {
+        let reply = group.client(leader).ask(&format!("CONFIG GET {directive}"));
+        reply.lines().last().expect("it has a value").to_owned()
+    };
+    let (election, heartbeat) = (config("raft-election-timeout"), config("raft-heartbeat-interval"));
+    let begin = |reads: &str| {
+        let to = leader + 1;
+        group.client(leader).ask(&format!("REPLCONF haypile-member {name} 9 {to} \"\" {reads}"))
+    };
+    assert_eq!(begin(&format!("lease:{election}:{heartbeat}")), "+OK\r\n");
+    for other in ["index".to_owned(), format!("lease:{election}1:{heartbeat}")] {
+        let reply = begin(&other);
+        assert!(reply.starts_with("-ERR 'raft-read' and, with leases, ") && reply.contains(&other), "{reply}");
+    }
+    assert!(begin("").starts_with("-ERR the request is none of a member"), "{}", begin(""));
+}

@@ -125,6 +125,14 @@ pub fn check(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns what all members have to say of reads: a lease rests on the times of all.
+pub fn reads_word(config: &haypile_config::config::Raft) -> String {
+    match config.leases {
+        true => format!("lease:{}:{}", config.election_ms, config.heartbeat_ms),
+        false => "index".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! The way to another member: a thread that connects, and sends what is to be told.
 
+use crate::raft::identity::reads_word;
 use crate::raft::{Place, Raft, lock};
 use crate::remote::Remote;
 use crate::socket::Socket;
@@ -144,7 +145,9 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     let group = group.to_string();
     let (from, to) = (options.id.to_string(), peer.id.to_string());
     let own = raft.own_address();
-    let words = [b"REPLCONF", MEMBER.as_bytes(), group.as_bytes(), from.as_bytes(), to.as_bytes(), own.as_bytes()];
+    let reads = reads_word(&config.raft);
+    let words = [MEMBER, &group, &from, &to, &own, &reads].map(str::as_bytes);
+    let words = [&[&b"REPLCONF"[..]], &words[..]].concat();
     if let Reply::Error(why) = remote.call(&words)? {
         return Err(Error::other(format!("it answers: {why}")));
     }

@@ -1,5 +1,6 @@
 //! The connection of another member: a thread that takes its messages.
 
+use crate::raft::identity::reads_word;
 use crate::raft::{Place, Raft, lock};
 use crate::socket::Socket;
 use haypile_raft::Envelope;
@@ -82,7 +83,7 @@ impl Raft {
         let place = lock(&self.member).clone().ok_or("this server is in no group")?;
         let Place { options, group: own } = &*place;
         let texts: Option<Vec<&str>> = words.iter().map(|word| std::str::from_utf8(word).ok()).collect();
-        let Some([_, group, from, to, address]) = texts.as_deref() else {
+        let Some([_, group, from, to, address, reads]) = texts.as_deref() else {
             return Err("the request is none of a member".into());
         };
         if *group != own.to_string() {
@@ -90,6 +91,14 @@ impl Raft {
         }
         if *to != options.id.to_string() {
             return Err(format!("this server is member {} of the group", options.id));
+        }
+        let own_reads = reads_word(&self.engine.settings.config().raft);
+        if *reads != own_reads {
+            return Err(format!(
+                "'raft-read' and, with leases, the times of elections and heartbeats have to be the same on all members: \
+                 it has {reads}, and member {} has {own_reads}",
+                options.id
+            ));
         }
         // Members that came while this one was away are none that it knows.
         let from = from.parse().ok().filter(|from| *from != options.id && *from > 0);
