@@ -236,9 +236,14 @@ impl Mood {
             n if n < self.listening + self.speaking + self.tracking => TRACKING,
             _ => DATA,
         };
+        self.one_of(a, table)
+    }
+
+    /// Returns a command of a table. Exchanged databases are told here, because their keys have other values
+    /// (docs/compatibility.md).
+    fn one_of(&self, a: &mut Arguments, table: &[(u64, Make)]) -> Command {
         let command = one_of(a, table);
-        // Exchanged databases are told here, because their keys have other values (docs/compatibility.md).
-        if self.tracking > 0 && command[0].eq_ignore_ascii_case(b"swapdb") { self.command(a) } else { command }
+        if self.tracking > 0 && is(&command, "swapdb", "") { self.one_of(a, table) } else { command }
     }
 
     /// Commands that are sent together. What was changed before an end of tracking is told here in any case.
@@ -331,11 +336,12 @@ fn is(command: &Command, name: &str, subcommand: &str) -> bool {
 fn silent(a: &mut Arguments, mood: &Mood) -> Vec<Command> {
     let reply = |a: &mut Arguments, word: &str| ["CLIENT", "REPLY", word].map(|part| a.word(part)).to_vec();
     if a.random.percent(40) {
-        return vec![reply(a, "SKIP"), one_of(a, SPEAKING), mood.command(a)];
+        return vec![reply(a, "SKIP"), mood.one_of(a, SPEAKING), mood.command(a)];
     }
     let mut commands = vec![reply(a, "OFF")];
     for _ in 0..a.random.between(1, 4) {
-        commands.push(if a.random.percent(50) { one_of(a, SPEAKING) } else { one_of(a, DATA) });
+        let table = if a.random.percent(50) { SPEAKING } else { DATA };
+        commands.push(mood.one_of(a, table));
     }
     commands.push(reply(a, "ON"));
     commands
