@@ -72,7 +72,9 @@ impl System for Haypile {
     }
 
     fn session(&self, members: &[Member], first: usize, reply_max: Duration) -> Box<dyn Session> {
-        Box::new(RespSession::new(members, first, reply_max))
+        let session = RespSession::new(members, first, reply_max);
+        let misses_nothing = self.directives.contains("raft-follower-reads linearizable");
+        Box::new(if misses_nothing { session.reading_beside() } else { session })
     }
 
     fn leads(&self, node: Member) -> Option<u64> {

@@ -28,6 +28,17 @@ pub struct RespSession {
     /// The address that a node has named as the leader's, until it fails.
     leader: Option<SocketAddr>,
     client: Option<Client>,
+    /// The connection for reads on whichever member; None where only the leader reads.
+    beside: Option<Beside>,
+}
+
+/// A connection that has said READONLY.
+#[derive(Default)]
+struct Beside {
+    /// Reads so far: every other one goes here.
+    reads: usize,
+    at: usize,
+    client: Option<Client>,
 }
 
 /// Asks a node with one command, over a connection of its own.
@@ -38,7 +49,46 @@ pub fn ask(node: Member, words: &[&str], wait_max: Duration) -> io::Result<Reply
 impl RespSession {
     pub fn new(members: &[Member], first: usize, reply_max: Duration) -> RespSession {
         let addresses = members.iter().map(|member| member.client_address()).collect();
-        RespSession { addresses, at: first, reply_max, leader: None, client: None }
+        RespSession { addresses, at: first, reply_max, leader: None, client: None, beside: None }
+    }
+
+    /// Has half of the reads go to whichever member, where they miss nothing either.
+    pub fn reading_beside(self) -> RespSession {
+        let beside = Beside { at: self.at + 1, ..Beside::default() };
+        RespSession { beside: Some(beside), ..self }
+    }
+
+    /// Reads on a member, as it is; None where it is the leader's turn.
+    fn read_beside(&mut self, operation: &Operation, commands: &[Vec<String>]) -> Option<Outcome> {
+        let beside = self.beside.as_mut().filter(|_| operation.is_read())?;
+        beside.reads += 1;
+        if beside.reads.is_multiple_of(2) {
+            return None;
+        }
+        let address = self.addresses[beside.at % self.addresses.len()];
+        let connect = || -> io::Result<Client> {
+            let mut client = Client::over(connect(address, self.reply_max)?);
+            let reply = client.call(&["READONLY"])?;
+            if reply.is_ok() { Ok(client) } else { Err(io::Error::other(reply.to_string())) }
+        };
+        let mut read = || -> io::Result<Outcome> {
+            let client = match &mut beside.client {
+                Some(client) => client,
+                none => none.insert(connect()?),
+            };
+            let replies = RespSession::exchange(client, commands)?;
+            Ok(match replies.iter().find_map(Reply::error) {
+                None => outcome(operation, &replies),
+                Some(error) if REFUSALS.iter().any(|code| error.starts_with(code)) => Outcome::Failed(error),
+                Some(error) => Outcome::Wrong(error),
+            })
+        };
+        // A read has no effect, whatever became of it.
+        let outcome = read().unwrap_or_else(|error| Outcome::Failed(error.to_string()));
+        if !matches!(outcome, Outcome::Done(_)) {
+            (beside.client, beside.at) = (None, beside.at + 1);
+        }
+        Some(outcome)
     }
 
     fn client(&mut self) -> io::Result<&mut Client> {
@@ -66,6 +116,9 @@ impl RespSession {
 impl Session for RespSession {
     fn call(&mut self, object: Object, operation: &Operation) -> Outcome {
         let commands = commands(object, operation);
+        if let Some(outcome) = self.read_beside(operation, &commands) {
+            return outcome;
+        }
         for _ in 0..=REDIRECTIONS {
             let client = match self.client() {
                 Ok(client) => client,
