@@ -256,6 +256,16 @@ fn plain(error: Error) -> Error {
     }
 }
 
+/// Returns where another server leads the group that INFO speaks of.
+pub fn leader_in(reply: &Reply) -> Option<(String, u16)> {
+    let Reply::Bulk(info) = reply else { return None };
+    let info = std::str::from_utf8(info).ok()?;
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let (host, port) =
+        field("raft_leader_address").filter(|_| field("raft_role") != Some("leader"))?.rsplit_once(':')?;
+    Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ mod process;
 
 use haypile_harness::small_disk::SmallDisk;
 use haypile_rdb::{Key, Kind, VERSION, Writer};
+use process::group::Group;
 use process::{Server, TempDir};
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -402,6 +403,34 @@ fn what_is_wrong_with_a_file_is_said() {
     assert!(fails(dir.path(), &data, &[]).contains("is a directory, no file"));
     assert!(fails(&good, &data, &["--engine", "memory"]).contains("nothing stays on disk"));
     assert!(fails(&good, &data, &["--maxmemroy", "1gb"]).contains("did you mean 'maxmemory'"));
+}
+
+#[test]
+fn any_member_takes_a_file_to_the_leader_of_its_group_and_gives_one() {
+    let group = Group::start(&["--enable-debug-command", "yes"]);
+    let leader = group.leader();
+    group.settle();
+    let port = |at: usize| group.ports[at].to_string();
+    let told = |words: &[&str], at: usize| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haypile"));
+        let output = command.args(words).args(["--host", "127.0.0.1", "--port", &port(at)]).output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let said = told(&["import", &redis_7().to_string_lossy()], one);
+    assert!(said.contains("libraries of functions: 1\n") && said.contains("16 keys imported"), "{said}");
+    group.settle();
+    let digests = group.digests();
+    assert!(digests.iter().all(|digest| *digest == digests[0] && !digest.contains("0000000000")), "{digests:?}");
+    let exported = group.dirs[other].path().join("export.rdb");
+    let said = told(&["export", &exported.to_string_lossy()], other);
+    assert!(said.contains("16 keys exported"), "{said}");
+    // The same again, over all that is there.
+    assert!(told(&["import", &exported.to_string_lossy()], other).contains("16 keys imported"));
+    group.settle();
+    assert_eq!(group.digests(), digests);
 }
 
 #[test]

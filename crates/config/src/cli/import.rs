@@ -35,17 +35,17 @@ Imports an RDB file of Redis: into a data directory on which no server runs, or 
 Usage: haypile import FILE [--keep] [--dir DIR] [CONFIGURATION] [--directive value ...] ...
        haypile import FILE [--keep] --host HOST [--port PORT] [--user USER] [--password PASSWORD] [--tls ...]
 
-FILE is what SAVE, BGSAVE or redis-cli --rdb wrote, of any version of Redis up to 7.4; - is standard input.
+FILE is what SAVE, BGSAVE or redis-cli --rdb wrote, of any version of Redis up to 8.10; - is standard input.
 
 The directory is DIR, which is made if it does not exist, or the `dir` of the configuration. The directives are those of a server:
 those of a file, as in `haypile server CONFIGURATION`, and those of the command line, which win. `--maxmemory` is the one that counts.
 
 The server is one that speaks Redis's protocol: with --host, or --port (the other one is 127.0.0.1 or 6379 then). The password may
-stand in the environment instead, as HAYPILE_PASSWORD or REDISCLI_AUTH, where others do not see it.
+stand in the environment instead, as HAYPILE_PASSWORD or REDISCLI_AUTH, where others do not see it. Of a Raft group any member will do.
 
 A key of the file takes the place of one with the same name; with --keep those that exist stay as they are. Each key is there whole or
 not at all, whatever happens. An import that was ended begins again from the start: run it again, with --keep if nothing else has
-written meanwhile. Keys whose time has passed are left out. Functions and data of modules are named at the end and not imported.
+written meanwhile. Keys whose time has passed are left out. Data of modules are named at the end and not imported.
 
 Progress goes to standard error, a summary to standard output.
 

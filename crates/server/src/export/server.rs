@@ -8,7 +8,7 @@
 //! names are kept.
 
 use super::{Exporting, unwritten};
-use crate::remote::Remote;
+use crate::remote::{Remote, leader_in};
 use haypile_commands::function;
 use haypile_config::cli::Server as Place;
 use haypile_rdb::{Key, Kind, Payload, Why};
@@ -100,6 +100,11 @@ impl Server {
         let Reply::Bulk(info) = info else { return Err(link.strange("INFO")) };
         let info = String::from_utf8_lossy(&info).into_owned();
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let raft = link.try_asking(&[b"INFO", b"raft"])?;
+        if leader_in(&raft).is_some() {
+            // Any member of a group has the data; only its leader gives them unasked.
+            link.ask(&[b"READONLY"])?;
+        }
         let counts_uses = field("maxmemory_policy").is_some_and(|policy| policy.contains("lfu"));
         let asks = link.what_it_knows(if counts_uses { Usage::Frequency } else { Usage::IdleTime })?;
         Ok(Server {

@@ -8,7 +8,7 @@ use super::long::Long;
 use super::progress::Progress;
 use super::tally::Tally;
 use super::{Ended, Target};
-use crate::remote::Remote;
+use crate::remote::{Remote, leader_in};
 use haypile_config::cli::Server as Place;
 use haypile_rdb::{Event, Failure, Kind, Part, Payload, Sink, StreamHead, Tape};
 use haypile_resp::Reply;
@@ -31,6 +31,9 @@ const BULK_BYTES_MAX: usize = 512 << 20;
 
 /// Parts of one value between two looks at the clock.
 const TELL_PARTS: u64 = 4096;
+
+/// Servers that may each name another one as their group's leader.
+const LEADERS_MAX: usize = 4;
 
 pub struct Server {
     link: Link,
@@ -92,38 +95,33 @@ enum What {
 }
 
 impl Server {
-    /// Connects, and logs in.
+    /// Connects, and logs in: at the leader of a group, whichever member is named.
     ///
     /// # Errors
     /// A text for people.
     pub fn connect(place: &Place, keep: bool, progress: Progress) -> Result<(Server, Tape), String> {
-        let Place { host, port, user, password, .. } = place;
-        let shown = format!("{host}:{port}");
-        let fails = |error: io::Error| format!("The server {shown} cannot be reached: {error}");
-        let mut remote = Remote::connect_to(place, PATIENCE)?.map_err(fails)?;
-        let mut asked = |words: &[&[u8]]| match remote.call(words) {
-            Ok(reply) if reply.is_error() => Err(format!("The server {shown} refuses: {}", text_of(&reply))),
-            Ok(reply) => Ok(reply),
-            Err(error) => Err(fails(error)),
-        };
-        match (user, password) {
-            (Some(user), password) => {
-                asked(&[b"AUTH", user.as_bytes(), password.as_deref().unwrap_or_default().as_bytes()])?;
-            }
-            (None, Some(password)) => drop(asked(&[b"AUTH", password.as_bytes()])?),
-            (None, None) => {}
+        let mut place = place.clone();
+        for _ in 0..LEADERS_MAX {
+            let (remote, elsewhere) = log_in(&place)?;
+            let Some((host, port)) = elsewhere else { return Ok(Server::of(remote, &place, keep, progress)) };
+            (place.host, place.port) = (host, port);
         }
-        asked(&[b"PING"])?;
+        Err(format!("The group of {}:{} is electing a leader: try again.", place.host, place.port))
+    }
+
+    fn of(mut remote: Remote, place: &Place, keep: bool, progress: Progress) -> (Server, Tape) {
+        let shown = format!("{}:{}", place.host, place.port);
+        let mut asked = |words: &[&[u8]]| remote.call(words).ok();
         // A server that does not say has the default.
-        let bulk_bytes = asked(&[b"CONFIG", b"GET", b"proto-max-bulk-len"]).ok().and_then(|reply| number_in(&reply));
+        let bulk_bytes = asked(&[b"CONFIG", b"GET", b"proto-max-bulk-len"]).and_then(|reply| number_in(&reply));
         let payload_bytes_max = bulk_bytes.unwrap_or(BULK_BYTES_MAX).min(PAYLOAD_BYTES_MAX);
         // The version is asked beforehand: a refusal comes when hundreds of values are under way, and does not say
         // whether the form is too new or the payload damaged. A user who may not ask sends the forms of the file.
-        let version = asked(&[b"INFO", b"server"]).ok().and_then(|reply| version_in(&reply));
+        let version = asked(&[b"INFO", b"server"]).and_then(|reply| version_in(&reply));
         let tape = Tape::new(payload_bytes_max);
         let (under_way, tally) = (VecDeque::new(), Tally::new());
         let server = Server {
-            link: Link { remote, place: shown.clone(), database: 0, under_way, bytes: 0, tally },
+            link: Link { remote, place: shown, database: 0, under_way, bytes: 0, tally },
             keep,
             is_before_7_2: version.is_some_and(|version| version < (7, 2)),
             payload_bytes_max,
@@ -133,9 +131,8 @@ impl Server {
             state: State::Skipped,
             progress,
         };
-        Ok((server, tape))
+        (server, tape)
     }
-
     fn on_key(&mut self, key: haypile_rdb::Key<'_>) {
         let haypile_rdb::Key { name, kind, deadline_ms, idle_s, frequency, .. } = key;
         self.name.clear();
@@ -405,6 +402,31 @@ fn version_in(reply: &Reply) -> Option<(u32, u32)> {
     let line = info.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"redis_version:"))?;
     let mut numbers = std::str::from_utf8(line).ok()?.trim_end().split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Connects, and logs in; returns also where the leader is, if the server is a member of a group that another one
+/// leads.
+fn log_in(place: &Place) -> Result<(Remote, Option<(String, u16)>), String> {
+    let Place { host, port, user, password, .. } = place;
+    let shown = format!("{host}:{port}");
+    let fails = |error: io::Error| format!("The server {shown} cannot be reached: {error}");
+    let mut remote = Remote::connect_to(place, PATIENCE)?.map_err(fails)?;
+    let mut asked = |words: &[&[u8]]| match remote.call(words) {
+        Ok(reply) if reply.is_error() => Err(format!("The server {shown} refuses: {}", text_of(&reply))),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(fails(error)),
+    };
+    match (user, password) {
+        (Some(user), password) => {
+            asked(&[b"AUTH", user.as_bytes(), password.as_deref().unwrap_or_default().as_bytes()])?;
+        }
+        (None, Some(password)) => drop(asked(&[b"AUTH", password.as_bytes()])?),
+        (None, None) => {}
+    }
+    asked(&[b"PING"])?;
+    // A user who may not ask is told where a command is refused.
+    let leader = asked(&[b"INFO", b"raft"]).ok().and_then(|reply| leader_in(&reply));
+    Ok((remote, leader))
 }
 
 /// Returns the times and counters of a stream's head, which say more than its entries do.
