@@ -3,6 +3,7 @@
 mod process;
 
 use process::following::{DEBUG, fill, is_equal, wait_for_link};
+use process::group::raft;
 use process::{Client, PATIENCE, Server, TempDir, free_port, wait_until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -480,6 +481,55 @@ fn a_replica_follows_over_tls() {
     other.stop();
     replica.stop();
     master.stop();
+}
+
+#[test]
+fn a_group_goes_over_tls_and_its_members_log_in() {
+    let authority = Authority::new();
+    let dirs: Vec<_> = (0..3).map(|_| TempDir::new()).collect();
+    let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
+    // Rights that a member needs with the others.
+    let user = ["--user", "peer", "on", ">pw", "+replconf", "+raft.info", "+raft.node"];
+    let more = ["--tls-cluster", "yes", "--masteruser", "peer", "--masterauth", "pw"];
+    let times = ["--raft-election-timeout", "600", "--raft-heartbeat-interval", "60"];
+    let more = [&DEBUG[..], &more, &times, &user].concat();
+    let begin = |at: usize| start(dirs[at].path(), &authority.directives(ports[at]), &more);
+    let mut servers: Vec<_> = (0..3).map(begin).collect();
+    let address = |at: usize| format!("127.0.0.1:{}", ports[at]);
+    let role = |server: &Server| raft(&mut server.client(), "role");
+    fill(&mut servers[0].client(), 0, 500);
+    assert_eq!(servers[0].client().ask(&format!("RAFT.CLUSTER INIT {}", address(0))), "+OK\r\n");
+    wait_until("it leads itself", || role(&servers[0]) == "leader");
+    for at in 1..3 {
+        // It is known by its port of TLS.
+        assert_eq!(servers[at].client().ask(&format!("RAFT.CLUSTER JOIN {}", address(0))), "+OK\r\n");
+        let votes = || servers[0].client().ask("INFO raft").matches("part=voter").count();
+        wait_until("it votes", || votes() == at + 1);
+    }
+    // Who has no rights of a member is none.
+    let mut stranger = servers[0].client();
+    assert_eq!(stranger.ask("ACL SETUSER weak on >pw +info"), "+OK\r\n");
+    assert_eq!(stranger.ask("AUTH weak pw"), "+OK\r\n");
+    for command in
+        ["REPLCONF haypile-member x 2 1 a:1 index", "RAFT.NODE REMOVE 2", "RAFT.CLUSTER RESET", "RAFT.TRANSFER-LEADER"]
+    {
+        assert!(stranger.ask(command).starts_with("-NOPERM "), "{command}");
+    }
+    // Clients are sent to the leader's port of TLS.
+    let leader = 0;
+    wait_until("it knows the leader", || raft(&mut servers[1].client(), "leader_id") == "1");
+    assert_eq!(servers[1].client().ask("GET x"), format!("-MOVED 16287 {}\r\n", address(leader)));
+    fill(&mut servers[0].client(), 500, 1500);
+    let long = "x".repeat(5 << 20);
+    assert_eq!(servers[0].client().ask_words(&[b"SET", b"long", long.as_bytes()]), "+OK\r\n");
+    servers.remove(leader).kill();
+    wait_until("another one leads", || servers.iter().any(|server| role(server) == "leader"));
+    let next = servers.iter().position(|server| role(server) == "leader").expect("one was found");
+    assert_eq!(servers[next].client().ask("STRLEN long"), format!(":{}\r\n", long.len()));
+    fill(&mut servers[next].client(), 1500, 1600);
+    servers.push(begin(leader));
+    let digests = || servers.iter().map(|server| server.client().ask("DEBUG DIGEST")).collect::<Vec<_>>();
+    wait_until("all have the same", || digests().windows(2).all(|pair| pair[0] == pair[1]));
 }
 
 #[test]

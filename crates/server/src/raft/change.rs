@@ -138,7 +138,10 @@ fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) ->
     let (mut leader, facts) = find_leader(raft, through)?;
     let own = match address {
         Some(address) => address.to_owned(),
-        None => format!("{}:{}", leader.local_ip().map_err(|error| error.to_string())?, config.port),
+        None => {
+            let port = if config.tls.cluster { config.tls.port } else { config.port };
+            format!("{}:{port}", leader.local_ip().map_err(|error| error.to_string())?)
+        }
     };
     let mut id = facts.last_id + 1;
     for _ in 0..TRIES_MAX {
