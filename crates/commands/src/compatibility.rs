@@ -399,7 +399,8 @@ pub const DIFFERENCES: &[Difference] = &[
         commands: &["psubscribe", "subscribe"],
         what: "On a replica the keyspace events of what its master did are the master's: `expired`, `spop`. Redis's replica makes \
                events of the commands that it is sent instead: `del`, `srem`. Which of them are told is the replica's own \
-               `notify-keyspace-events`, as in Redis.",
+               `notify-keyspace-events`, as in Redis. Of a Raft group the leader alone tells events of keys; messages are heard \
+               on all members, as in a Redis Cluster.",
         why: "Who listens hears of one change by one name, on whichever node.",
         test: "subscribers_of_a_replica_hear_what_those_of_the_master_do",
     },

@@ -1,7 +1,8 @@
 //! The checks of bytes from a member that may lie, for fuzz targets and seeded tests.
 
 use crate::configuration::Configuration;
-use crate::wire::{Envelope, FRONT_BYTES, seal, travels};
+use crate::post::Incoming;
+use crate::wire::{FRONT_BYTES, seal, travels};
 
 /// Reads `data` as messages, as messages with the right checksums, as the record of a change of members, and as the
 /// text in it.
@@ -26,16 +27,20 @@ fn forged(data: &[u8]) -> Vec<u8> {
 
 fn check_stream(data: &[u8]) {
     let mut rest = data;
-    while let Ok(Some((envelope, bytes))) = Envelope::decode(rest) {
+    while let Ok(Some((incoming, bytes))) = Incoming::decode(rest) {
         let mut again = Vec::new();
-        envelope.encode(&mut again);
+        match &incoming {
+            Incoming::Envelope(envelope) => envelope.encode(&mut again),
+            Incoming::Post(post) => post.encode(&mut again),
+        }
         assert_eq!(again, rest[..bytes], "a message has one form");
+        rest = &rest[bytes..];
+        let Incoming::Envelope(envelope) = incoming else { continue };
         assert!(travels(envelope.message.get_msg_type()), "a message that no member sends");
         for entry in &envelope.entries {
             assert!(entry.records().all(|record| record.is_some()), "a record is damaged");
             check_changes(entry.records().flatten().map(|record| record.body));
         }
-        rest = &rest[bytes..];
     }
 }
 
@@ -70,7 +75,7 @@ mod tests {
                 let head = [84, 0, data[2] % 14, data[3] % 2, 0, 0];
                 data[..6].copy_from_slice(&head);
             }
-            messages += usize::from(matches!(Envelope::decode(&forged(&data)), Ok(Some(_))));
+            messages += usize::from(matches!(Incoming::decode(&forged(&data)), Ok(Some(_))));
             check_bytes(&data);
         }
         assert!(messages > 1000, "{messages} of them were messages");

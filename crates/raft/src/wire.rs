@@ -43,7 +43,7 @@ pub(crate) fn travels(kind: MessageType) -> bool {
 
 /// Why bytes are no message of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WireError(&'static str);
+pub struct WireError(pub(crate) &'static str);
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,11 +274,11 @@ fn decode_head(head: &[u8]) -> Result<(Message, Vec<(EntrySpan, u64, u32)>), Wir
     Ok((message, spans))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
 }
 

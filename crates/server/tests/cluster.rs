@@ -264,6 +264,76 @@ fn without_a_leader_only_those_read_who_may() {
 }
 
 #[test]
+fn what_is_published_on_any_member_is_heard_on_all() {
+    let mut group = Group::start(&[]);
+    let leader = group.leader();
+    group.settle();
+    // Who is not connected yet misses what is published.
+    for (from, to) in (0..3).flat_map(|from| (0..3).map(move |to| (from, to))) {
+        let (mut publisher, mut first) = (group.client(from), group.client(to));
+        assert!(first.ask("SUBSCRIBE first").contains("first"));
+        wait_until("they are connected", || {
+            publisher.ask("PUBLISH first message");
+            first.has_reply()
+        });
+    }
+    let mut listeners: Vec<_> = (0..3).map(|at| group.client(at)).collect();
+    for listener in &mut listeners {
+        for (command, channel) in [("SUBSCRIBE", "news"), ("PSUBSCRIBE", "n*s"), ("SSUBSCRIBE", "news")] {
+            assert!(listener.ask(&format!("{command} {channel}")).contains(channel));
+        }
+    }
+    let message = |word: &str, text: &str| {
+        format!("*3\r\n${}\r\n{word}\r\n$4\r\nnews\r\n${}\r\n{text}\r\n", word.len(), text.len())
+    };
+    let by_pattern =
+        |text: &str| format!("*4\r\n$8\r\npmessage\r\n$3\r\nn*s\r\n$4\r\nnews\r\n${}\r\n{text}\r\n", text.len());
+    let heard = |listeners: &mut Vec<Client<TcpStream>>, text: &str| {
+        for listener in listeners {
+            assert_eq!(listener.reply(), message("message", text));
+            assert_eq!(listener.reply(), by_pattern(text));
+        }
+    };
+    let long = "x".repeat(3 << 20);
+    for at in 0..3 {
+        let mut publisher = group.client(at);
+        // In their order, and those of this member only are counted.
+        for n in 0..200 {
+            assert_eq!(publisher.ask(&format!("PUBLISH news {at}-{n}")), ":2\r\n");
+        }
+        for n in 0..200 {
+            heard(&mut listeners, &format!("{at}-{n}"));
+        }
+        assert_eq!(publisher.ask("SPUBLISH news of-a-shard"), ":1\r\n");
+        listeners.iter_mut().for_each(|one| assert_eq!(one.reply(), message("smessage", "of-a-shard")));
+        assert_eq!(publisher.ask_words(&[b"PUBLISH", b"news", long.as_bytes()]), ":2\r\n");
+        heard(&mut listeners, &long);
+    }
+    // A message leaves its member when what it tells of is agreed on, and not before.
+    let mut writer = group.client(leader);
+    for command in ["MULTI", "SET key value", "PUBLISH news written"] {
+        writer.ask(command);
+    }
+    assert_eq!(writer.ask("EXEC"), "*2\r\n+OK\r\n:2\r\n");
+    heard(&mut listeners, "written");
+    // It goes on when another one leads, and with one that came back.
+    group.kill(leader);
+    drop(listeners.remove(leader));
+    let next = group.leader();
+    assert_eq!(group.client(next).ask("PUBLISH news on"), ":2\r\n");
+    heard(&mut listeners, "on");
+    group.begin(leader);
+    group.settle();
+    let mut back = group.client(leader);
+    let mut publisher = group.client(next);
+    assert!(back.ask("SUBSCRIBE news").contains("news"));
+    wait_until("it is connected", || {
+        publisher.ask("PUBLISH news again");
+        back.has_reply()
+    });
+}
+
+#[test]
 fn who_waits_for_keys_of_a_leader_is_sent_away_with_it() {
     let group = Group::start(&[]);
     let leader = group.leader();

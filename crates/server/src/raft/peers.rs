@@ -5,11 +5,13 @@ use crate::raft::{Place, Raft, lock};
 use crate::remote::Remote;
 use crate::socket::Socket;
 use crate::tls::not_configured;
-use haypile_raft::{Loader, Outgoing};
+use haypile_engine::{Listener, Told};
+use haypile_log::Index;
+use haypile_raft::{Loader, Outgoing, Post};
 use haypile_resp::Reply;
 use std::collections::VecDeque;
 use std::io::{self, Error, ErrorKind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The word of REPLCONF with which a member's connection begins. Redis refuses it.
@@ -27,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The time between two looks whether a connection over which nothing is sent has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The time between two looks at messages of clients that wait for the group to agree.
+const GATED: Duration = Duration::from_millis(1);
+
 /// Bytes of messages that are gathered before they are sent.
 const SEND_BYTES: usize = 256 << 10;
 
@@ -36,6 +41,8 @@ const KEPT_BYTES: usize = 4 << 20;
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<Outgoing>,
+    /// Clients have published something.
+    has_posts: bool,
     is_connected: bool,
     closing: bool,
 }
@@ -68,6 +75,14 @@ impl Peer {
         true
     }
 
+    /// Clients have published something.
+    fn on_post(&self) {
+        let mut queue = self.queue();
+        if !std::mem::replace(&mut queue.has_posts, true) {
+            self.filled.notify_one();
+        }
+    }
+
     /// Ends the thread.
     pub fn close(&self) {
         self.queue().closing = true;
@@ -81,12 +96,13 @@ impl Peer {
         queue.is_connected = is_connected;
     }
 
-    /// Waits a while for messages, and takes them, which may be none; None at the end.
-    fn take(&self) -> Option<VecDeque<Outgoing>> {
+    /// Waits so long for something to send, and takes the messages, which may be none; None at the end.
+    fn take(&self, wait: Duration) -> Option<VecDeque<Outgoing>> {
         let mut queue = self.queue();
-        if queue.messages.is_empty() && !queue.closing {
-            queue = self.filled.wait_timeout(queue, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        if queue.messages.is_empty() && !queue.has_posts && !queue.closing {
+            queue = self.filled.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
+        queue.has_posts = false;
         (!queue.closing).then(|| std::mem::take(&mut queue.messages))
     }
 
@@ -99,7 +115,7 @@ impl Peer {
 }
 
 /// Connects to a member and sends, again and again; to the end of the server.
-pub fn run(raft: &Raft, peer: &Peer) {
+pub fn run(raft: &Raft, peer: &Arc<Peer>) {
     let mut told = false;
     loop {
         let sent = connect(raft, peer).and_then(|socket| {
@@ -107,7 +123,11 @@ pub fn run(raft: &Raft, peer: &Peer) {
             tracing::info!("connected to member {} at {}", peer.id, peer.address);
             told = false;
             peer.set_connected(true);
-            send_all(raft, peer, &socket)
+            let of_posts = peer.clone();
+            let posts = raft.engine.listen(Box::new(move || of_posts.on_post()));
+            let sent = send_all(raft, peer, &posts, &socket);
+            raft.engine.end_listening(&posts);
+            sent
         });
         peer.set_connected(false);
         raft.inbox.on_lost(peer.id);
@@ -154,11 +174,12 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     Ok(remote.into_parts().0)
 }
 
-fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
+fn send_all(raft: &Raft, peer: &Peer, posts: &Listener, socket: &Socket) -> io::Result<()> {
     let (mut buffer, mut loader, mut version) = (Vec::new(), Loader::default(), 0);
-    while let Some(messages) = peer.take() {
+    let mut told_of = raft.engine.store_version();
+    while let Some(messages) = peer.take(if posts.has_some() { GATED } else { LOOK }) {
         // A follower has nothing to send for long, and then a request for a vote, which nobody repeats.
-        if messages.is_empty() && socket.has_ended() {
+        if messages.is_empty() && !posts.has_some() && socket.has_ended() {
             return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
         }
         for message in messages {
@@ -183,6 +204,12 @@ fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
                 raft.inbox.on_lost(peer.id);
             }
         }
+        let now = raft.engine.store_version();
+        if std::mem::replace(&mut told_of, now) != now {
+            // What they tell of may have been taken back.
+            drop(posts.take_through(Index(u64::MAX)));
+        }
+        take_posts(raft, posts, &mut buffer);
         if !buffer.is_empty() {
             socket.write_all(&buffer)?;
             buffer.clear();
@@ -192,4 +219,21 @@ fn send_all(raft: &Raft, peer: &Peer, socket: &Socket) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes the messages of clients that tell of nothing but what the group has agreed on.
+fn take_posts(raft: &Raft, posts: &Listener, buffer: &mut Vec<u8>) {
+    if !posts.has_some() {
+        return;
+    }
+    let Some(store) = raft.engine.store() else { return };
+    for told in posts.take_through(store.log().confirmed()) {
+        if let Told::Message { is_shard, channel, payload } = told {
+            Post { is_shard, channel: &channel, text: payload.text() }.encode(buffer);
+        }
+    }
+    let dropped = posts.take_dropped();
+    if dropped > 0 {
+        tracing::warn!("{dropped} messages of clients had no room on their way to a member that reads slowly");
+    }
 }

@@ -3,7 +3,7 @@
 use crate::raft::identity::reads_word;
 use crate::raft::{Place, Raft, lock};
 use crate::socket::Socket;
-use haypile_raft::Envelope;
+use haypile_raft::{Incoming, Post};
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,10 +111,17 @@ impl Raft {
         let (mut filled, mut buffer) = (read.len(), read);
         loop {
             let mut taken = 0;
-            while let Some((envelope, bytes)) =
-                Envelope::decode(&buffer[taken..filled]).map_err(|error| Error::new(ErrorKind::InvalidData, error))?
+            while let Some((incoming, bytes)) =
+                Incoming::decode(&buffer[taken..filled]).map_err(|error| Error::new(ErrorKind::InvalidData, error))?
             {
                 taken += bytes;
+                let envelope = match incoming {
+                    Incoming::Envelope(envelope) => envelope,
+                    Incoming::Post(Post { is_shard, channel, text }) => {
+                        self.engine.hear_of_member(is_shard, channel, text);
+                        continue;
+                    }
+                };
                 if envelope.from() != from {
                     return Err(Error::new(ErrorKind::InvalidData, "it speaks for another member"));
                 }

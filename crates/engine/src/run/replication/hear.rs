@@ -4,6 +4,7 @@ use crate::clients::pubsub::Payload;
 use crate::run::engine::Engine;
 use crate::run::replication::messages::{Listener, Told};
 use haypile_commands::host::Channels;
+use haypile_log::Index;
 use haypile_store::{KeyEvent, Txn};
 use haypile_types::event;
 use std::sync::Arc;
@@ -62,6 +63,19 @@ impl Engine {
             self.replication.listeners.tell(gate, told);
         }
         is_heard
+    }
+
+    /// Hands what was published on another member of the group to the clients of this one. Nothing waits for a message:
+    /// where event loops are behind it is dropped.
+    pub fn hear_of_member(&self, is_shard: bool, channel: &[u8], text: &[u8]) {
+        let kind = if is_shard { Channels::Shard } else { Channels::Plain };
+        if !self.is_congested(0)
+            && let Some(audience) = self.pubsub.audience(kind, channel, u64::MAX)
+        {
+            // It left the other member when what it tells of was agreed on.
+            let payload = Payload::bulk(text, &self.client_memory);
+            self.publish(kind, channel.into(), payload, audience, Index(0));
+        }
     }
 
     /// Makes a message that a master tells.

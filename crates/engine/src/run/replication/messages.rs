@@ -77,6 +77,11 @@ impl Listener {
         (self.wake)();
     }
 
+    /// Whether there are messages, be it that they wait for their records. One load.
+    pub fn has_some(&self) -> bool {
+        self.has_some.load(Ordering::Acquire)
+    }
+
     /// Takes the messages that may be sent behind this record. One load where there is none.
     pub fn take_through(&self, sent: Index) -> Vec<Told> {
         if !self.has_some.load(Ordering::Acquire) {
