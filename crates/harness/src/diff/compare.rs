@@ -343,7 +343,7 @@ mod tests {
 
     fn check(name: &str, command: &str, theirs: Reply, ours: Reply, expected: bool) {
         let command = command.split(' ').map(|w| w.as_bytes().to_vec()).collect();
-        let context = Context { literals: HashSet::from([4_102_444_800_000]), expired_keys: false };
+        let context = Context { literals: HashSet::from([4_102_444_800_000]), expired_keys: false, counts: false };
         assert_eq!(same(rule_of(&command), &theirs, &ours, &context), expected, "{name}");
     }
 
