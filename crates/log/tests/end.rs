@@ -279,12 +279,12 @@ fn a_history_that_the_base_begins_has_no_parent() {
 
 #[test]
 fn a_history_for_which_the_disk_has_no_room_is_not_noted() {
-    for begun in 0..2 {
+    for has_begun in [false, true] {
         let mut rig = Rig::new(13);
         let life = rig.open();
         let last = life.sync(b"two");
         let applied = Applied { index: last, history: Some(life.history) };
-        let loaded = (0..begun).map(|_| life.log.begin_loaded_history().unwrap()).last();
+        let loaded = has_begun.then(|| life.log.begin_loaded_history().unwrap());
         life.faults.set_full(true);
         let failed = match loaded {
             None => life.log.begin_loaded_history().map(drop),
@@ -296,7 +296,7 @@ fn a_history_for_which_the_disk_has_no_room_is_not_noted() {
         life.faults.set_full(false);
         rig.disk.kill();
         let again = rig.open_with(applied, |_| {});
-        assert_eq!((again.last, again.sync(b"three")), (last, last.next()), "{begun}");
+        assert_eq!((again.last, again.sync(b"three")), (last, last.next()), "{has_begun}");
     }
 }
 
