@@ -1,6 +1,6 @@
 //! The messages and events that a master tells: how clients of a replica hear them, and the replicas behind it.
 
-use crate::clients::pubsub::Payload;
+use crate::clients::pubsub::{Payload, STEPS_AT_ONCE};
 use crate::run::engine::Engine;
 use crate::run::replication::messages::{Listener, Told};
 use haypile_commands::host::Channels;
@@ -70,8 +70,9 @@ impl Engine {
     pub fn hear_of_member(&self, is_shard: bool, channel: &[u8], text: &[u8]) {
         let kind = if is_shard { Channels::Shard } else { Channels::Plain };
         if !self.is_congested(0)
-            && let Some(audience) = self.pubsub.audience(kind, channel, u64::MAX)
+            && let Some(audience) = self.pubsub.audience(kind, channel, STEPS_AT_ONCE)
         {
+            // The thread that hears it takes Raft's messages as well: where patterns are long to match it is dropped.
             // It left the other member when what it tells of was agreed on.
             let payload = Payload::bulk(text, &self.client_memory);
             self.publish(kind, channel.into(), payload, audience, Index(0));
