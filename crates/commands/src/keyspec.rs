@@ -160,7 +160,8 @@ impl KeySpec {
         }
     }
 
-    /// Whether these arguments claim a number of keys that is none, or more than there are. Every command refuses that.
+    /// Returns whether these arguments claim a number of keys that is none, or more than there are. Every command
+    /// refuses that.
     pub(crate) fn claims_wrongly(&self, args: Args) -> bool {
         let (Find::KeyNum { count_at, first, step }, Some(start)) = (self.find, self.start(args)) else { return false };
         let room = args.len().saturating_sub(start + usize::from(first)).div_ceil(step as usize);

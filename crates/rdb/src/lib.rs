@@ -76,7 +76,7 @@ pub use source::{Slice, Source};
 pub use tape::{Beginning, Tape};
 pub use writer::{File, Measure, Measured, Memory, Output, Writer};
 
-/// The newest version of the format that is read: that of Redis 7.4.
+/// The newest version of the format that is read: that of Redis 8.10.
 pub const VERSION_MAX: u16 = 15;
 
 /// The version that is written: that of Redis 7.0.

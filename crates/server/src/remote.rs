@@ -256,6 +256,14 @@ fn plain(error: Error) -> Error {
     }
 }
 
+/// Returns whether INFO speaks of a member of a group that does not lead.
+pub fn is_beside(reply: &Reply) -> bool {
+    let Reply::Bulk(info) = reply else { return false };
+    let role =
+        std::str::from_utf8(info).ok().and_then(|info| info.lines().find_map(|line| line.strip_prefix("raft_role:")));
+    role.is_some_and(|role| role != "leader" && role != "none")
+}
+
 /// Returns where another server leads the group that INFO speaks of.
 pub fn leader_in(reply: &Reply) -> Option<(String, u16)> {
     let Reply::Bulk(info) = reply else { return None };

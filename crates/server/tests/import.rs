@@ -427,7 +427,7 @@ fn any_member_takes_a_file_to_the_leader_of_its_group_and_gives_one() {
     let exported = group.dirs[other].path().join("export.rdb");
     let said = told(&["export", &exported.to_string_lossy()], other);
     assert!(said.contains("16 keys exported"), "{said}");
-    // The same again, over all that is there.
+    // An import over all that is there changes nothing.
     assert!(told(&["import", &exported.to_string_lossy()], other).contains("16 keys imported"));
     group.settle();
     assert_eq!(group.digests(), digests);

@@ -46,7 +46,7 @@ fn a_read_beside_a_leader_that_is_gone_waits_for_the_next_one() {
     assert_eq!(asked.ask("READONLY"), "+OK\r\n");
     asked.send(b"GET key\r\n");
     wait_until("another one leads", || [one, other].iter().any(|at| raft(&mut group.client(*at), "role") == "leader"));
-    // It may have been asked too early for the stop, and not be answered before another one leads.
+    // The read may have been asked too early for the stop, and not be answered before another one leads.
     let reply = asked.reply();
     assert!(reply == "$6\r\nbefore\r\n" || reply.starts_with("-CLUSTERDOWN"), "{reply}");
     // A member that hears of a leader of long ago reads nothing.

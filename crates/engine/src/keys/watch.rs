@@ -68,7 +68,7 @@ impl Watching {
         keys.insert(name, now_ms);
     }
 
-    /// Returns what is set when any of the keys changes.
+    /// Returns the mark that is set when any of the keys changes.
     pub fn mark(&self) -> &Arc<Mark> {
         &self.mark
     }

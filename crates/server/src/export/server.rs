@@ -8,7 +8,7 @@
 //! names are kept.
 
 use super::{Exporting, unwritten};
-use crate::remote::{Remote, leader_in};
+use crate::remote::{Remote, is_beside};
 use haypile_commands::function;
 use haypile_config::cli::Server as Place;
 use haypile_rdb::{Key, Kind, Payload, Why};
@@ -101,7 +101,7 @@ impl Server {
         let info = String::from_utf8_lossy(&info).into_owned();
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let raft = link.try_asking(&[b"INFO", b"raft"])?;
-        if leader_in(&raft).is_some() {
+        if is_beside(&raft) {
             // Any member of a group has the data; only its leader gives them unasked.
             link.ask(&[b"READONLY"])?;
         }

@@ -133,6 +133,7 @@ impl Server {
         };
         (server, tape)
     }
+
     fn on_key(&mut self, key: haypile_rdb::Key<'_>) {
         let haypile_rdb::Key { name, kind, deadline_ms, idle_s, frequency, .. } = key;
         self.name.clear();
