@@ -8,8 +8,8 @@ const KIND: u8 = 13;
 /// Bytes of a head: kind, whether the channel is a shard channel, two zeros, bytes of the channel, checksum of channel
 /// and text.
 const HEAD_BYTES: usize = 12;
-/// The most bytes of channel and text: each may be as long as `proto-max-bulk-len` is by itself.
-const BYTES_MAX: u64 = 1 << 30;
+/// The most bytes of channel and text: Raft's messages wait behind them.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// A message on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,13 @@ pub enum Incoming<'a> {
 }
 
 impl<'a> Post<'a> {
-    /// Appends the bytes of this message; nothing if it is too long to be sent.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the bytes of this message; false, and nothing, if it is too long to be sent.
+    #[must_use]
+    pub fn encode(&self, out: &mut Vec<u8>) -> bool {
         let Post { is_shard, channel, text } = *self;
         let bytes = channel.len() as u64 + text.len() as u64;
         if bytes > BYTES_MAX {
-            return;
+            return false;
         }
         let at = out.len();
         out.extend_from_slice(&[0; FRONT_BYTES]);
@@ -42,6 +43,7 @@ impl<'a> Post<'a> {
         seal(&mut out[at..], bytes);
         out.extend_from_slice(channel);
         out.extend_from_slice(text);
+        true
     }
 
     fn decode(bytes: &'a [u8]) -> Result<Option<(Post<'a>, usize)>, WireError> {
@@ -92,8 +94,16 @@ mod tests {
 
     fn bytes_of(post: Post<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        post.encode(&mut bytes);
+        assert!(post.encode(&mut bytes));
         bytes
+    }
+
+    #[test]
+    fn a_message_that_would_hold_up_raft_is_not_sent() {
+        let (mut bytes, text) = (Vec::new(), vec![0; BYTES_MAX as usize]);
+        assert!(!Post { is_shard: false, channel: b"c", text: &text }.encode(&mut bytes) && bytes.is_empty());
+        assert!(Post { is_shard: false, channel: b"", text: &text }.encode(&mut bytes));
+        assert!(matches!(Incoming::decode(&bytes), Ok(Some((Incoming::Post(_), length))) if length == bytes.len()));
     }
 
     #[test]

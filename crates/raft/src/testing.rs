@@ -31,7 +31,7 @@ fn check_stream(data: &[u8]) {
         let mut again = Vec::new();
         match &incoming {
             Incoming::Envelope(envelope) => envelope.encode(&mut again),
-            Incoming::Post(post) => post.encode(&mut again),
+            Incoming::Post(post) => assert!(post.encode(&mut again), "it has come"),
         }
         assert_eq!(again, rest[..bytes], "a message has one form");
         rest = &rest[bytes..];

@@ -268,7 +268,7 @@ fn what_is_published_on_any_member_is_heard_on_all() {
     let mut group = Group::start(&[]);
     let leader = group.leader();
     group.settle();
-    // Who is not connected yet misses what is published.
+    // A member that is not connected yet misses messages.
     for (from, to) in (0..3).flat_map(|from| (0..3).map(move |to| (from, to))) {
         let (mut publisher, mut first) = (group.client(from), group.client(to));
         assert!(first.ask("SUBSCRIBE first").contains("first"));
@@ -309,14 +309,14 @@ fn what_is_published_on_any_member_is_heard_on_all() {
         assert_eq!(publisher.ask_words(&[b"PUBLISH", b"news", long.as_bytes()]), ":2\r\n");
         heard(&mut listeners, &long);
     }
-    // A message leaves its member when what it tells of is agreed on, and not before.
+    // A block's message comes when the group has agreed on the block.
     let mut writer = group.client(leader);
     for command in ["MULTI", "SET key value", "PUBLISH news written"] {
         writer.ask(command);
     }
     assert_eq!(writer.ask("EXEC"), "*2\r\n+OK\r\n:2\r\n");
     heard(&mut listeners, "written");
-    // It goes on when another one leads, and with one that came back.
+    // Messages go on when another member leads, and with one that came back.
     group.kill(leader);
     drop(listeners.remove(leader));
     let next = group.leader();

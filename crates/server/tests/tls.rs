@@ -501,12 +501,12 @@ fn a_group_goes_over_tls_and_its_members_log_in() {
     assert_eq!(servers[0].client().ask(&format!("RAFT.CLUSTER INIT {}", address(0))), "+OK\r\n");
     wait_until("it leads itself", || role(&servers[0]) == "leader");
     for at in 1..3 {
-        // It is known by its port of TLS.
+        // The group knows it by its port of TLS.
         assert_eq!(servers[at].client().ask(&format!("RAFT.CLUSTER JOIN {}", address(0))), "+OK\r\n");
         let votes = || servers[0].client().ask("INFO raft").matches("part=voter").count();
         wait_until("it votes", || votes() == at + 1);
     }
-    // Who has no rights of a member is none.
+    // A client without the rights of a member is none.
     let mut stranger = servers[0].client();
     assert_eq!(stranger.ask("ACL SETUSER weak on >pw +info"), "+OK\r\n");
     assert_eq!(stranger.ask("AUTH weak pw"), "+OK\r\n");

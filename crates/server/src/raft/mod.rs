@@ -13,6 +13,7 @@ mod inbox;
 mod machine;
 mod orders;
 mod peers;
+mod posts;
 mod receive;
 mod thread;
 
@@ -323,6 +324,7 @@ impl Raft {
                 }
             }
         }
+        peers.iter().for_each(|(id, peer)| peer.set_member(configuration.get(*id).is_some()));
     }
 
     /// Returns the address by which the others know this member; empty while there is none.

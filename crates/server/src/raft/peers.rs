@@ -1,18 +1,18 @@
 //! The way to another member: a thread that connects, and sends what is to be told.
 
 use crate::raft::identity::reads_word;
+use crate::raft::posts::Posts;
 use crate::raft::{Place, Raft, lock};
 use crate::remote::Remote;
 use crate::socket::Socket;
 use crate::tls::not_configured;
-use haypile_engine::{Listener, Told};
-use haypile_log::Index;
-use haypile_raft::{Loader, Outgoing, Post};
+use haypile_raft::{Loader, Outgoing};
 use haypile_resp::Reply;
 use std::collections::VecDeque;
 use std::io::{self, Error, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The word of REPLCONF with which a member's connection begins. Redis refuses it.
 pub const MEMBER: &str = "haypile-member";
@@ -28,9 +28,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The time between two looks whether a connection over which nothing is sent has ended.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// The time between two looks at messages of clients that wait for the group to agree.
-const GATED: Duration = Duration::from_millis(1);
 
 /// Bytes of messages that are gathered before they are sent.
 const SEND_BYTES: usize = 256 << 10;
@@ -51,13 +48,24 @@ struct Queue {
 pub struct Peer {
     pub id: u64,
     pub address: String,
+    /// The configuration has it: else it has only named itself.
+    is_member: AtomicBool,
     queue: Mutex<Queue>,
     filled: Condvar,
 }
 
 impl Peer {
     pub fn new(id: u64, address: &str) -> Peer {
-        Peer { id, address: address.to_owned(), queue: Mutex::default(), filled: Condvar::new() }
+        let (is_member, queue, filled) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
+        Peer { id, address: address.to_owned(), is_member, queue, filled }
+    }
+
+    pub fn set_member(&self, is_member: bool) {
+        self.is_member.store(is_member, Ordering::Relaxed);
+    }
+
+    pub fn is_member(&self) -> bool {
+        self.is_member.load(Ordering::Relaxed)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -76,7 +84,7 @@ impl Peer {
     }
 
     /// Clients have published something.
-    fn on_post(&self) {
+    pub fn on_post(&self) {
         let mut queue = self.queue();
         if !std::mem::replace(&mut queue.has_posts, true) {
             self.filled.notify_one();
@@ -123,11 +131,7 @@ pub fn run(raft: &Raft, peer: &Arc<Peer>) {
             tracing::info!("connected to member {} at {}", peer.id, peer.address);
             told = false;
             peer.set_connected(true);
-            let of_posts = peer.clone();
-            let posts = raft.engine.listen(Box::new(move || of_posts.on_post()));
-            let sent = send_all(raft, peer, &posts, &socket);
-            raft.engine.end_listening(&posts);
-            sent
+            send_all(raft, peer, &socket)
         });
         peer.set_connected(false);
         raft.inbox.on_lost(peer.id);
@@ -174,13 +178,16 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     Ok(remote.into_parts().0)
 }
 
-fn send_all(raft: &Raft, peer: &Peer, posts: &Listener, socket: &Socket) -> io::Result<()> {
+fn send_all(raft: &Raft, peer: &Arc<Peer>, socket: &Socket) -> io::Result<()> {
     let (mut buffer, mut loader, mut version) = (Vec::new(), Loader::default(), 0);
-    let mut told_of = raft.engine.store_version();
-    while let Some(messages) = peer.take(if posts.has_some() { GATED } else { LOOK }) {
+    let (mut posts, mut looked) = (Posts::begin(raft, peer), Instant::now());
+    while let Some(messages) = peer.take(posts.pause(LOOK)) {
         // A follower has nothing to send for long, and then a request for a vote, which nobody repeats.
-        if messages.is_empty() && !posts.has_some() && socket.has_ended() {
-            return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
+        if messages.is_empty() && looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            if socket.has_ended() {
+                return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
+            }
         }
         for message in messages {
             let now = raft.engine.store_version();
@@ -204,12 +211,7 @@ fn send_all(raft: &Raft, peer: &Peer, posts: &Listener, socket: &Socket) -> io::
                 raft.inbox.on_lost(peer.id);
             }
         }
-        let now = raft.engine.store_version();
-        if std::mem::replace(&mut told_of, now) != now {
-            // What they tell of may have been taken back.
-            drop(posts.take_through(Index(u64::MAX)));
-        }
-        take_posts(raft, posts, &mut buffer);
+        posts.encode(peer.is_member(), &mut buffer);
         if !buffer.is_empty() {
             socket.write_all(&buffer)?;
             buffer.clear();
@@ -219,21 +221,4 @@ fn send_all(raft: &Raft, peer: &Peer, posts: &Listener, socket: &Socket) -> io::
         }
     }
     Ok(())
-}
-
-/// Takes the messages of clients that tell of nothing but what the group has agreed on.
-fn take_posts(raft: &Raft, posts: &Listener, buffer: &mut Vec<u8>) {
-    if !posts.has_some() {
-        return;
-    }
-    let Some(store) = raft.engine.store() else { return };
-    for told in posts.take_through(store.log().confirmed()) {
-        if let Told::Message { is_shard, channel, payload } = told {
-            Post { is_shard, channel: &channel, text: payload.text() }.encode(buffer);
-        }
-    }
-    let dropped = posts.take_dropped();
-    if dropped > 0 {
-        tracing::warn!("{dropped} messages of clients had no room on their way to a member that reads slowly");
-    }
 }

@@ -57,8 +57,9 @@ impl Raft {
                 from
             }
             Err(why) => {
-                socket.write_all(format!("-ERR {why}\r\n").as_bytes())?;
-                return Err(Error::new(ErrorKind::InvalidData, why));
+                // It asks again and again, and says so in its own log.
+                tracing::debug!("a member is refused: {why}");
+                return socket.write_all(format!("-ERR {why}\r\n").as_bytes());
             }
         };
         socket.write_all(b"+OK\r\n")?;
@@ -118,7 +119,10 @@ impl Raft {
                 let envelope = match incoming {
                     Incoming::Envelope(envelope) => envelope,
                     Incoming::Post(Post { is_shard, channel, text }) => {
-                        self.engine.hear_of_member(is_shard, channel, text);
+                        // A member that was removed may not know it yet.
+                        if lock(&self.peers).get(&from).is_some_and(|peer| peer.is_member()) {
+                            self.engine.hear_of_member(is_shard, channel, text);
+                        }
                         continue;
                     }
                 };

@@ -78,7 +78,7 @@ impl Sender<'_> {
 
 /// Sends the messages that tell of records through `sent`.
 fn send_messages(listener: &Listener, sent: Index, out: &mut Outgoing) -> io::Result<()> {
-    for told in listener.take_through(sent) {
+    for told in listener.take_through(sent, usize::MAX) {
         out.send(&match &told {
             Told::Message { is_shard, channel, payload } => {
                 Frame::Message { is_shard: *is_shard, channel, text: payload.text() }

@@ -73,7 +73,7 @@ impl Engine {
             && let Some(audience) = self.pubsub.audience(kind, channel, STEPS_AT_ONCE)
         {
             // The thread that hears it takes Raft's messages as well: where patterns are long to match it is dropped.
-            // It left the other member when what it tells of was agreed on.
+            // The other member has sent it when the group had agreed on all that it tells of.
             let payload = Payload::bulk(text, &self.client_memory);
             self.publish(kind, channel.into(), payload, audience, Index(0));
         }

@@ -82,15 +82,21 @@ impl Listener {
         self.has_some.load(Ordering::Acquire)
     }
 
-    /// Takes the messages that may be sent behind this record. One load where there is none.
-    pub fn take_through(&self, sent: Index) -> Vec<Told> {
+    /// Takes the messages that may be sent behind this record: no more behind that with which these are `bytes_max`. One
+    /// load where there is none.
+    pub fn take_through(&self, sent: Index, bytes_max: usize) -> Vec<Told> {
         if !self.has_some.load(Ordering::Acquire) {
             return Vec::new();
         }
         let mut queue = lock(&self.queue);
-        let ready = queue.messages.iter().take_while(|(gate, _)| *gate <= sent).count();
-        let taken: Vec<Told> = queue.messages.drain(..ready).map(|(_, told)| told).collect();
-        queue.bytes -= taken.iter().map(Told::bytes).sum::<usize>();
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some((_, told)) = queue.messages.pop_front_if(|(gate, _)| *gate <= sent)
+        {
+            bytes += told.bytes();
+            taken.push(told);
+        }
+        queue.bytes -= bytes;
         self.has_some.store(!queue.messages.is_empty(), Ordering::Release);
         taken
     }
@@ -183,11 +189,12 @@ mod tests {
         listener.push(Index(5), message(b"b"));
         // A message does not overtake the one before it.
         listener.push(Index(4), message(b"c"));
-        assert_eq!(listener.take_through(Index(2)).len(), 0);
-        assert_eq!(listener.take_through(Index(4)).len(), 1);
-        assert_eq!(listener.take_through(Index(5)).len(), 2);
+        assert_eq!(listener.take_through(Index(2), usize::MAX).len(), 0);
+        assert_eq!(listener.take_through(Index(4), usize::MAX).len(), 1);
+        assert_eq!(listener.take_through(Index(5), 1).len(), 1, "one, however long");
+        assert_eq!(listener.take_through(Index(5), usize::MAX).len(), 1);
         assert_eq!(lock(&listener.queue).bytes, 0);
-        assert!(listener.take_through(Index(9)).is_empty());
+        assert!(listener.take_through(Index(9), usize::MAX).is_empty());
     }
 
     #[test]
@@ -197,9 +204,9 @@ mod tests {
         listener.push(Index(0), message(&vec![b'x'; QUEUE_BYTES_MAX + 1]));
         listener.push(Index(0), message(b"a"));
         assert_eq!((listener.take_dropped(), listener.take_dropped()), (1, 0));
-        assert_eq!(listener.take_through(Index(0)).len(), 1);
+        assert_eq!(listener.take_through(Index(0), usize::MAX).len(), 1);
         listener.push(Index(0), message(b"a"));
-        assert_eq!((listener.take_through(Index(0)).len(), listener.take_dropped()), (1, 0));
+        assert_eq!((listener.take_through(Index(0), usize::MAX).len(), listener.take_dropped()), (1, 0));
     }
 
     #[test]
@@ -214,8 +221,8 @@ mod tests {
         for told in [event(event::STRING), event(event::LIST), event(event::SET), message(b"m")] {
             listeners.tell(Index(1), &told);
         }
-        assert_eq!(strings.take_through(Index(1)).len(), 2);
-        assert_eq!(all.take_through(Index(1)).len(), 3);
+        assert_eq!(strings.take_through(Index(1), usize::MAX).len(), 2);
+        assert_eq!(all.take_through(Index(1), usize::MAX).len(), 3);
         listeners.remove(&all);
         assert_eq!(listeners.classes(), event::STRING);
     }
