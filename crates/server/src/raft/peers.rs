@@ -84,7 +84,7 @@ impl Peer {
     }
 
     /// Clients have published something.
-    pub fn on_post(&self) {
+    fn on_post(&self) {
         let mut queue = self.queue();
         if !std::mem::replace(&mut queue.has_posts, true) {
             self.filled.notify_one();
@@ -180,7 +180,9 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
 
 fn send_all(raft: &Raft, peer: &Arc<Peer>, socket: &Socket) -> io::Result<()> {
     let (mut buffer, mut loader, mut version) = (Vec::new(), Loader::default(), 0);
-    let (mut posts, mut looked) = (Posts::begin(raft, peer), Instant::now());
+    let of_posts = peer.clone();
+    let mut posts = Posts::begin(&raft.engine, Box::new(move || of_posts.on_post()));
+    let mut looked = Instant::now();
     while let Some(messages) = peer.take(posts.pause(LOOK)) {
         // A follower has nothing to send for long, and then a request for a vote, which nobody repeats.
         if messages.is_empty() && looked.elapsed() >= LOOK {

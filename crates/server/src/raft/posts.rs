@@ -1,9 +1,7 @@
 //! The messages that clients publish here, on their way to another member: a queue of the engine's, from which what the
 //! group has agreed on is sent behind Raft's own messages.
 
-use crate::raft::Raft;
-use crate::raft::peers::Peer;
-use haypile_engine::{Listener, Told};
+use haypile_engine::{Engine, Listener, Told};
 use haypile_log::Index;
 use haypile_raft::Post;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// The messages for one member. Ends when it is dropped.
 pub struct Posts<'a> {
-    raft: &'a Raft,
+    engine: &'a Engine,
     listener: Arc<Listener>,
     /// The version of the data that the messages tell of.
     version: u64,
@@ -26,12 +24,11 @@ pub struct Posts<'a> {
 }
 
 impl<'a> Posts<'a> {
-    /// Begins to gather messages; the peer's thread is woken when there is one.
-    pub fn begin(raft: &'a Raft, peer: &Arc<Peer>) -> Posts<'a> {
-        let version = raft.engine.store_version();
-        let peer = peer.clone();
-        let listener = raft.engine.listen(Box::new(move || peer.on_post()));
-        Posts { raft, listener, version, pause: PAUSE_MIN, lost: 0 }
+    /// Begins to gather messages; `wake` is called when there is one.
+    pub fn begin(engine: &'a Engine, wake: Box<dyn Fn() + Send + Sync>) -> Posts<'a> {
+        let version = engine.store_version();
+        let listener = engine.listen(wake);
+        Posts { engine, listener, version, pause: PAUSE_MIN, lost: 0 }
     }
 
     /// Returns how long the thread may sleep, at most `longest`, before it looks again.
@@ -45,9 +42,9 @@ impl<'a> Posts<'a> {
         if !self.listener.has_some() {
             return;
         }
-        let Some(store) = self.raft.engine.store() else { return self.wait_longer() };
+        let Some(store) = self.engine.store() else { return self.wait_longer() };
         // The store was there before its version is looked at, so that it is not a newer one.
-        let version = self.raft.engine.store_version();
+        let version = self.engine.store_version();
         if std::mem::replace(&mut self.version, version) != version {
             // The records that they tell of may have been taken back.
             self.lost += self.listener.take_through(Index(u64::MAX), usize::MAX).len() as u64;
@@ -84,6 +81,6 @@ impl<'a> Posts<'a> {
 
 impl Drop for Posts<'_> {
     fn drop(&mut self) {
-        self.raft.engine.end_listening(&self.listener);
+        self.engine.end_listening(&self.listener);
     }
 }

@@ -82,8 +82,8 @@ impl Listener {
         self.has_some.load(Ordering::Acquire)
     }
 
-    /// Takes the messages that may be sent behind this record: no more behind that with which these are `bytes_max`. One
-    /// load where there is none.
+    /// Takes the messages that may be sent behind this record, until they have `bytes_max` bytes. One load where there
+    /// is none.
     pub fn take_through(&self, sent: Index, bytes_max: usize) -> Vec<Told> {
         if !self.has_some.load(Ordering::Acquire) {
             return Vec::new();
