@@ -7,9 +7,9 @@
 
 use crate::clients::pubsub::{Message, Payload};
 use crate::clients::session::{Event, What};
+use crate::keys::gate::StoreGate;
 use crate::keys::waiters::Bell;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
-use haypile_log::Index;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +50,7 @@ pub(crate) enum Notice {
         session: u64,
         is_redirected: bool,
         keys: Option<Arc<Payload>>,
-        gate: Index,
+        gate: StoreGate,
     },
     /// The client that was to be sent this session's messages has gone.
     RedirectBroken {

@@ -8,9 +8,9 @@
 use crate::clients::client_memory::ClientMemory;
 use crate::clients::parts::PartedMap;
 use crate::clients::patterns::Patterns;
+use crate::keys::gate::StoreGate;
 use foldhash::fast::RandomState;
 use haypile_commands::host::{Audience, Channels};
-use haypile_log::Index;
 use haypile_resp::Protocol;
 use haypile_resp::write;
 use smallvec::SmallVec;
@@ -107,11 +107,17 @@ pub(crate) struct Message {
     patterns: Vec<(Name, Vec<u8>)>,
     payload: Arc<Payload>,
     /// The record that the message tells of; it must not leave before that is durable.
-    pub gate: Index,
+    pub gate: StoreGate,
 }
 
 impl Message {
-    pub(crate) fn new(kind: Channels, channel: Name, payload: Arc<Payload>, patterns: Vec<Name>, gate: Index) -> Self {
+    pub(crate) fn new(
+        kind: Channels,
+        channel: Name,
+        payload: Arc<Payload>,
+        patterns: Vec<Name>,
+        gate: StoreGate,
+    ) -> Self {
         let word = if kind == Channels::Shard { "smessage" } else { "message" };
         let head = encode_head(&[word.as_bytes(), &channel]);
         let patterns = patterns.into_iter().map(|pattern| {

@@ -15,6 +15,7 @@ use crate::clients::statistics::counters::{Count, Counters};
 use crate::clients::statistics::{Moment, Statistics};
 use crate::clients::tracking::Tracking;
 use crate::keys::exclusion::Exclusion;
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::Locks;
 use crate::keys::waiters::End;
 use crate::keys::waiters::Waiters;
@@ -34,7 +35,6 @@ use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::{CommandTimes, InfoSection, Shutdown};
 use haypile_commands::{CommandId, Error, Table};
 use haypile_config::{Changed, Settings};
-use haypile_log::Index;
 use haypile_resp::{Limits, Reply};
 use haypile_store::{Lookups, Store, Txn};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -209,7 +209,7 @@ impl Engine {
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();
         // They may be other data.
-        self.invalidate_all(Index(0));
+        self.invalidate_all(StoreGate::default());
         // Sessions whose replies are held back may have looked while there was no store.
         self.blocked.look_again();
     }

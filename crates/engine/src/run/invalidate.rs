@@ -4,10 +4,10 @@ use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Payload;
 use crate::clients::session::State;
 use crate::clients::tracking::{Caching, Stale, Tracker};
+use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use haypile_commands::host::TrackingMode;
 use haypile_commands::{Args, Body, Entry, Flag};
-use haypile_log::Index;
 use haypile_resp::write;
 use haypile_store::Txn;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Engine {
         self.tracking.set(session, tracker.clone());
         if let Some(tracker) = tracker.filter(|tracker| tracker.began_in_block) {
             // Its block has read keys that may have changed before anybody could find it.
-            self.send_invalidation(&tracker, None, Index(0));
+            self.send_invalidation(&tracker, None, StoreGate::default());
         }
     }
 
@@ -47,7 +47,7 @@ impl Engine {
         if is_asked_for && is_read {
             let names = entry.command.keys(args).map(|(at, _)| args.get(at));
             let displaced = self.tracking.note_read(tracker, names);
-            self.invalidate(displaced, Index(0));
+            self.invalidate(displaced, StoreGate::default());
         }
     }
 
@@ -55,26 +55,27 @@ impl Engine {
     /// locks. `by` is the session that has changed them.
     #[cold]
     pub(crate) fn invalidate_changed(&self, txn: &Txn<'_>, by: u64) {
+        let gate = self.gate_at(txn.gate());
         if txn.moved_databases().next().is_some() {
-            self.invalidate_all(txn.gate());
+            self.invalidate_all(gate);
         }
         let touched: Vec<_> = txn.touched().collect();
-        self.invalidate(self.tracking.take_stale(touched.iter().map(|key| key.name), by), txn.gate());
+        self.invalidate(self.tracking.take_stale(touched.iter().map(|key| key.name), by), gate);
     }
 
     /// Tells who has read it of a key that a record of a master has changed.
     #[cold]
     pub(crate) fn invalidate_key(&self, name: &[u8]) {
-        self.invalidate(self.tracking.take_stale(std::iter::once(name), 0), Index(0));
+        self.invalidate(self.tracking.take_stale(std::iter::once(name), 0), StoreGate::default());
     }
 
     /// Tells all who track that nothing they have kept counts any more.
     #[cold]
-    pub(crate) fn invalidate_all(&self, gate: Index) {
+    pub(crate) fn invalidate_all(&self, gate: StoreGate) {
         self.tracking.take_all().iter().for_each(|tracker| self.send_invalidation(tracker, None, gate));
     }
 
-    fn invalidate(&self, stale: Vec<Stale>, gate: Index) {
+    fn invalidate(&self, stale: Vec<Stale>, gate: StoreGate) {
         for Stale { tracker, keys } in stale {
             let mut bytes = Vec::new();
             write::array_len(&mut bytes, keys.len());
@@ -84,7 +85,7 @@ impl Engine {
     }
 
     /// Sends a message about keys, or about all of them, to a client or to the one that it redirects to.
-    pub(crate) fn send_invalidation(&self, tracker: &Tracker, keys: Option<Arc<Payload>>, gate: Index) {
+    pub(crate) fn send_invalidation(&self, tracker: &Tracker, keys: Option<Arc<Payload>>, gate: StoreGate) {
         let redirect = tracker.options.redirect;
         let (session, worker) = match (redirect, self.clients.get(redirect)) {
             (0, _) => (tracker.session, tracker.worker),

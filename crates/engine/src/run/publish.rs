@@ -2,10 +2,10 @@
 
 use crate::clients::inbox::Notice;
 use crate::clients::pubsub::{Message, Name, Payload, STEPS_AT_ONCE};
+use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::replication::messages::Told;
 use haypile_commands::host::{Audience, Channels};
-use haypile_log::Index;
 use haypile_store::{KeyEvent, Txn};
 use haypile_types::event;
 use std::sync::Arc;
@@ -15,14 +15,15 @@ impl Engine {
     /// its locks: it is told in the order in which the keys change, and cannot be left to others.
     #[cold]
     pub(crate) fn tell(&self, txn: &Txn<'_>) {
-        txn.events().iter().for_each(|event| self.publish_event(event, txn.gate()));
+        let gate = self.gate_at(txn.gate());
+        txn.events().iter().for_each(|event| self.publish_event(event, gate));
         if self.replication.listeners.any() {
             self.tell_replicas(txn);
         }
     }
 
     /// Publishes an event of a key on the channels on which clients of this server hear of it.
-    pub(crate) fn publish_event<N: AsRef<str>>(&self, event: &KeyEvent<N>, gate: Index) {
+    pub(crate) fn publish_event<N: AsRef<str>>(&self, event: &KeyEvent<N>, gate: StoreGate) {
         for (channel, payload) in self.notifications(event) {
             let Some(audience) = self.pubsub.audience(Channels::Plain, &channel, u64::MAX) else { return };
             let payload = Payload::bulk(payload, &self.client_memory);
@@ -61,7 +62,7 @@ impl Engine {
         channel: Name,
         payload: Arc<Payload>,
         audience: Audience,
-        gate: Index,
+        gate: StoreGate,
     ) {
         if audience.replicas {
             let told =

@@ -42,6 +42,20 @@ impl Engine {
         }
         session.is_lost |= self.is_lost(gate);
     }
+
+    /// Returns a record of today's store as one of which something depends that leaves later.
+    pub(crate) fn gate_at(&self, index: Index) -> StoreGate {
+        StoreGate { index, version: self.store_version() }
+    }
+
+    /// Returns the record of today's store that is to be waited for: none, 0, where the one that was depended on is of
+    /// an earlier store, and stands; None where it was taken away with that store.
+    pub(crate) fn gate_now(&self, gate: StoreGate) -> Option<Index> {
+        match gate.index == Index(0) || gate.version == self.store_version() {
+            true => Some(gate.index),
+            false => (!self.is_lost(gate)).then_some(Index(0)),
+        }
+    }
 }
 
 impl WorkerState {

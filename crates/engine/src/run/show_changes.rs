@@ -5,6 +5,7 @@ use crate::clients::client::Names;
 use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, Session, State};
+use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::subscribing::Departed;
 use crate::run::worker::WorkerState;
@@ -18,12 +19,19 @@ impl WorkerState {
     #[inline]
     pub(crate) fn show_changes(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
         if session.state.changed {
+            self.show_all_changes(engine, session, engine.gate_at(gate));
+        }
+    }
+
+    /// As `show_changes`, for a command that has ended earlier.
+    pub(crate) fn show_earlier_changes(&mut self, engine: &Engine, session: &mut Session, gate: StoreGate) {
+        if session.state.changed {
             self.show_all_changes(engine, session, gate);
         }
     }
 
     #[cold]
-    fn show_all_changes(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
+    fn show_all_changes(&mut self, engine: &Engine, session: &mut Session, gate: StoreGate) {
         session.state.changed = false;
         for effect in std::mem::take(&mut session.state.effects) {
             match effect {
@@ -97,7 +105,7 @@ impl WorkerState {
             is_local: session.state.is_local,
             ..fresh
         };
-        self.show_all_changes(engine, session, Index(0));
+        self.show_all_changes(engine, session, StoreGate::default());
     }
 
     pub(crate) fn set_limits(&self, session: &mut Session) {

@@ -100,7 +100,7 @@ impl WorkerState {
             (Waiting::Pool, What::Finished(finished)) => {
                 self.come_back();
                 session.state = finished.state;
-                self.show_changes(engine, session, finished.gate.index);
+                self.show_earlier_changes(engine, session, finished.gate);
                 engine.depend_on_earlier(session, finished.gate);
                 if finished.was_block {
                     engine.unwatch(session);

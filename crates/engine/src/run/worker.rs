@@ -195,7 +195,8 @@ impl Worker {
         for notice in state.inbox.take_notices() {
             match notice {
                 Notice::Message(message) => {
-                    let gate = message.gate;
+                    // One that tells of what was taken back is none.
+                    let Some(gate) = self.engine.gate_now(message.gate) else { continue };
                     state.subscribers.route(&message, |session, head, payload| {
                         deliver(session, Delivery::Push { push: Push::Message { head, payload }, gate });
                     });
@@ -208,6 +209,7 @@ impl Worker {
                 }
                 Notice::Invalidate { session, is_redirected, keys, gate } => {
                     let push = Push::Invalidation { is_redirected, keys: keys.as_ref() };
+                    let gate = self.engine.gate_now(gate).unwrap_or(Index(0));
                     deliver(session, Delivery::Push { push, gate });
                 }
                 Notice::RedirectBroken { session, redirect } => {

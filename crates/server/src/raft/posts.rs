@@ -1,8 +1,7 @@
 //! The messages that clients publish here, on their way to another member: a queue of the engine's, from which what the
 //! group has agreed on is sent behind Raft's own messages.
 
-use haypile_engine::{Engine, Listener, Told};
-use haypile_log::Index;
+use haypile_engine::{Engine, Listener, StoreGate, Told};
 use haypile_raft::Post;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 pub struct Posts<'a> {
     engine: &'a Engine,
     listener: Arc<Listener>,
-    /// The version of the data that the messages tell of.
-    version: u64,
     pause: Duration,
     lost: u64,
 }
@@ -26,9 +23,7 @@ pub struct Posts<'a> {
 impl<'a> Posts<'a> {
     /// Begins to gather messages; `wake` is called when there is one.
     pub fn begin(engine: &'a Engine, wake: Box<dyn Fn() + Send + Sync>) -> Posts<'a> {
-        let version = engine.store_version();
-        let listener = engine.listen(wake);
-        Posts { engine, listener, version, pause: PAUSE_MIN, lost: 0 }
+        Posts { engine, listener: engine.listen(wake), pause: PAUSE_MIN, lost: 0 }
     }
 
     /// Returns how long the thread may sleep, at most `longest`, before it looks again.
@@ -42,15 +37,15 @@ impl<'a> Posts<'a> {
         if !self.listener.has_some() {
             return;
         }
-        let Some(store) = self.engine.store() else { return self.wait_longer() };
-        // The store was there before its version is looked at, so that it is not a newer one.
         let version = self.engine.store_version();
-        if std::mem::replace(&mut self.version, version) != version {
-            // The records that they tell of may have been taken back.
-            self.lost += self.listener.take_through(Index(u64::MAX), usize::MAX).len() as u64;
-            return self.warn();
+        let Some(store) = self.engine.store() else { return self.wait_longer() };
+        // The store of this version, unless it is exchanged in between.
+        if self.engine.store_version() != version {
+            return self.wait_longer();
         }
-        let taken = self.listener.take_through(store.log().confirmed(), BYTES_AT_ONCE);
+        let confirmed = StoreGate { index: store.log().confirmed(), version };
+        let taken = self.listener.take_through(confirmed, BYTES_AT_ONCE);
+        self.warn();
         if taken.is_empty() {
             return self.wait_longer();
         }

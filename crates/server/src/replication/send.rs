@@ -2,8 +2,7 @@
 
 use crate::replication::state::Replication;
 use crate::replication::wire::Outgoing;
-use haypile_engine::{Listener, Told};
-use haypile_log::Index;
+use haypile_engine::{Listener, StoreGate, Told};
 use haypile_replication::frame::Frame;
 use haypile_replication::{Sink, Stream};
 use haypile_store::Store;
@@ -39,7 +38,7 @@ impl Sender<'_> {
             let before = self.stream.sent();
             self.send_what_is_there()?;
             let sent = self.stream.sent();
-            send_messages(self.listener, sent, &mut self.out)?;
+            self.send_messages()?;
             if self.replication.tells(self.number, sent) {
                 self.out.send(&Frame::Promote { index: sent })?;
             }
@@ -70,25 +69,26 @@ impl Sender<'_> {
             if !self.stream.send_next(&mut self.out)? {
                 return Ok(());
             }
-            send_messages(self.listener, self.stream.sent(), &mut self.out)?;
+            self.send_messages()?;
         }
         Ok(())
     }
-}
 
-/// Sends the messages that tell of records through `sent`.
-fn send_messages(listener: &Listener, sent: Index, out: &mut Outgoing) -> io::Result<()> {
-    for told in listener.take_through(sent, usize::MAX) {
-        out.send(&match &told {
-            Told::Message { is_shard, channel, payload } => {
-                Frame::Message { is_shard: *is_shard, channel, text: payload.text() }
-            }
-            Told::Event(event) => {
-                Frame::Event { class: event.class, database: event.database, name: &event.name, key: &event.key }
-            }
-        })?;
+    /// Sends the messages that tell of records which have left.
+    fn send_messages(&mut self) -> io::Result<()> {
+        let sent = StoreGate { index: self.stream.sent(), version: self.version };
+        for told in self.listener.take_through(sent, usize::MAX) {
+            self.out.send(&match &told {
+                Told::Message { is_shard, channel, payload } => {
+                    Frame::Message { is_shard: *is_shard, channel, text: payload.text() }
+                }
+                Told::Event(event) => {
+                    Frame::Event { class: event.class, database: event.database, name: &event.name, key: &event.key }
+                }
+            })?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Returns where the log ends, for a replica.

@@ -1,10 +1,10 @@
 //! The messages and events that a master tells: how clients of a replica hear them, and the replicas behind it.
 
 use crate::clients::pubsub::{Payload, STEPS_AT_ONCE};
+use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::replication::messages::{Listener, Told};
 use haypile_commands::host::Channels;
-use haypile_log::Index;
 use haypile_store::{KeyEvent, Txn};
 use haypile_types::event;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Engine {
         for KeyEvent { class, name, database, key } in txn.events() {
             if class & self.replication.listeners.classes() & !OF_READS != 0 {
                 let event = KeyEvent { class: *class, name: Box::from(*name), database: *database, key: key.clone() };
-                self.replication.listeners.tell(txn.gate(), &Told::Event(event));
+                self.replication.listeners.tell(self.gate_at(txn.gate()), &Told::Event(event));
             }
         }
     }
@@ -46,7 +46,9 @@ impl Engine {
     /// Hands what the master tells to the clients of this server, and to its replicas. The record that it tells of has
     /// been applied. Nothing waits for a message: where event loops are behind it is dropped, and this returns false.
     pub fn hear(&self, told: &Told) -> bool {
-        let Some(gate) = self.store().map(|store| store.log().last()) else { return false };
+        let version = self.store_version();
+        let Some(index) = self.store().map(|store| store.log().last()) else { return false };
+        let gate = StoreGate { index, version };
         let is_heard = !self.is_congested(0);
         if is_heard {
             match told {
@@ -75,7 +77,7 @@ impl Engine {
             // The thread that hears it takes Raft's messages as well: where patterns are long to match it is dropped.
             // The other member has sent it when the group had agreed on all that it tells of.
             let payload = Payload::bulk(text, &self.client_memory);
-            self.publish(kind, channel.into(), payload, audience, Index(0));
+            self.publish(kind, channel.into(), payload, audience, StoreGate::default());
         }
     }
 

@@ -4,11 +4,11 @@
 use crate::clients::inbox::Inbox;
 use crate::keys::admission::{ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::{Claims, HeldFor, Parked, Turn, Waiter};
 use crate::run::engine::Engine;
 use crate::run::protocol::prepare;
 use crate::run::serving::{Place, Service};
-use haypile_log::Index;
 use haypile_store::{Call, Key, Mode, Named, RecordLocks, Stop, Store, TxnBuffers};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -178,7 +178,7 @@ impl<'a> FollowerLocks<'a> {
 
     /// Marks all watched keys, and serves all who wait: databases were exchanged or emptied.
     fn on_exchange(&self) {
-        self.engine.invalidate_all(Index(0));
+        self.engine.invalidate_all(StoreGate::default());
         let databases: Vec<u32> = (0..self.engine.databases).collect();
         for (database, name) in self.engine.watches.in_databases(&databases) {
             self.engine.watches.on_exchange(database, &name, u64::MAX);

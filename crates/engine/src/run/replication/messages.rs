@@ -4,8 +4,8 @@
 //! has a queue, in which a message waits until the record that it tells of was sent. What has no room there is dropped.
 
 use crate::clients::pubsub::Payload;
+use crate::keys::gate::StoreGate;
 use crate::sync::{Mutex, lock};
-use haypile_log::Index;
 use haypile_store::KeyEvent;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Listener {
 #[derive(Default)]
 struct Queue {
     /// Each with the record behind which it is sent.
-    messages: VecDeque<(Index, Told)>,
+    messages: VecDeque<(StoreGate, Told)>,
     bytes: usize,
 }
 
@@ -63,7 +63,7 @@ impl Listener {
         Arc::new(Listener { queue: Mutex::default(), has_some: AtomicBool::new(false), classes, dropped, wake })
     }
 
-    fn push(&self, gate: Index, told: Told) {
+    fn push(&self, gate: StoreGate, told: Told) {
         let bytes = told.bytes();
         let mut queue = lock(&self.queue);
         if queue.bytes > 0 && queue.bytes + bytes > QUEUE_BYTES_MAX {
@@ -83,20 +83,25 @@ impl Listener {
     }
 
     /// Takes the messages that may be sent behind this record, until they have `bytes_max` bytes. One load where there
-    /// is none.
-    pub fn take_through(&self, sent: Index, bytes_max: usize) -> Vec<Told> {
+    /// is none. Those that tell of an earlier store are dropped: its records may have been taken back.
+    pub fn take_through(&self, sent: StoreGate, bytes_max: usize) -> Vec<Told> {
         if !self.has_some.load(Ordering::Acquire) {
             return Vec::new();
         }
         let mut queue = lock(&self.queue);
         let (mut taken, mut bytes) = (Vec::new(), 0);
+        let is_due = |gate: &StoreGate| (gate.version, gate.index) <= (sent.version, sent.index);
         while bytes < bytes_max
-            && let Some((_, told)) = queue.messages.pop_front_if(|(gate, _)| *gate <= sent)
+            && let Some((gate, told)) = queue.messages.pop_front_if(|(gate, _)| is_due(gate))
         {
+            queue.bytes -= told.bytes();
+            if gate.version < sent.version {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             bytes += told.bytes();
             taken.push(told);
         }
-        queue.bytes -= bytes;
         self.has_some.store(!queue.messages.is_empty(), Ordering::Release);
         taken
     }
@@ -155,7 +160,7 @@ impl Listeners {
     }
 
     /// Tells all replicas.
-    pub fn tell(&self, gate: Index, told: &Told) {
+    pub fn tell(&self, gate: StoreGate, told: &Told) {
         let listens = |listener: &&Arc<Listener>| match told {
             Told::Message { .. } => true,
             Told::Event(event) => listener.classes.load(Ordering::Relaxed) & event.class != 0,
@@ -167,7 +172,14 @@ impl Listeners {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
+    use haypile_log::Index;
     use haypile_types::event;
+
+    const VERSION: u64 = 2;
+
+    fn at(index: u64) -> StoreGate {
+        StoreGate { index: Index(index), version: VERSION }
+    }
 
     fn message(text: &[u8]) -> Told {
         let payload = Payload::uncounted([b"$1\r\n", text, b"\r\n"].concat());
@@ -185,28 +197,42 @@ mod tests {
     #[test]
     fn messages_wait_for_their_records() {
         let listener = listener();
-        listener.push(Index(3), message(b"a"));
-        listener.push(Index(5), message(b"b"));
+        listener.push(at(3), message(b"a"));
+        listener.push(at(5), message(b"b"));
         // A message does not overtake the one before it.
-        listener.push(Index(4), message(b"c"));
-        assert_eq!(listener.take_through(Index(2), usize::MAX).len(), 0);
-        assert_eq!(listener.take_through(Index(4), usize::MAX).len(), 1);
-        assert_eq!(listener.take_through(Index(5), 1).len(), 1, "one, however long");
-        assert_eq!(listener.take_through(Index(5), usize::MAX).len(), 1);
+        listener.push(at(4), message(b"c"));
+        assert_eq!(listener.take_through(at(2), usize::MAX).len(), 0);
+        assert_eq!(listener.take_through(at(4), usize::MAX).len(), 1);
+        assert_eq!(listener.take_through(at(5), 1).len(), 1, "one, however long");
+        assert_eq!(listener.take_through(at(5), usize::MAX).len(), 1);
         assert_eq!(lock(&listener.queue).bytes, 0);
-        assert!(listener.take_through(Index(9), usize::MAX).is_empty());
+        assert!(listener.take_through(at(9), usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn messages_that_tell_of_an_earlier_store_are_dropped() {
+        let listener = listener();
+        let of = |version, index| StoreGate { index: Index(index), version };
+        [(1, 9), (VERSION, 3), (VERSION, 4), (3, 1)].iter().for_each(|(version, index)| {
+            listener.push(of(*version, *index), message(b"a"));
+        });
+        assert_eq!(listener.take_through(at(3), usize::MAX).len(), 1, "what the store of then had is not known");
+        assert_eq!(listener.take_dropped(), 1);
+        assert_eq!(listener.take_through(of(3, 1), usize::MAX).len(), 1);
+        assert_eq!((listener.take_dropped(), listener.has_some()), (1, false));
+        assert_eq!(lock(&listener.queue).bytes, 0);
     }
 
     #[test]
     fn a_full_queue_drops_what_comes() {
         let listener = listener();
         // The first one may be of any length.
-        listener.push(Index(0), message(&vec![b'x'; QUEUE_BYTES_MAX + 1]));
-        listener.push(Index(0), message(b"a"));
+        listener.push(at(0), message(&vec![b'x'; QUEUE_BYTES_MAX + 1]));
+        listener.push(at(0), message(b"a"));
         assert_eq!((listener.take_dropped(), listener.take_dropped()), (1, 0));
-        assert_eq!(listener.take_through(Index(0), usize::MAX).len(), 1);
-        listener.push(Index(0), message(b"a"));
-        assert_eq!((listener.take_through(Index(0), usize::MAX).len(), listener.take_dropped()), (1, 0));
+        assert_eq!(listener.take_through(at(0), usize::MAX).len(), 1);
+        listener.push(at(0), message(b"a"));
+        assert_eq!((listener.take_through(at(0), usize::MAX).len(), listener.take_dropped()), (1, 0));
     }
 
     #[test]
@@ -219,10 +245,10 @@ mod tests {
         });
         assert_eq!(listeners.classes(), event::STRING | event::LIST);
         for told in [event(event::STRING), event(event::LIST), event(event::SET), message(b"m")] {
-            listeners.tell(Index(1), &told);
+            listeners.tell(at(1), &told);
         }
-        assert_eq!(strings.take_through(Index(1), usize::MAX).len(), 2);
-        assert_eq!(all.take_through(Index(1), usize::MAX).len(), 3);
+        assert_eq!(strings.take_through(at(1), usize::MAX).len(), 2);
+        assert_eq!(all.take_through(at(1), usize::MAX).len(), 3);
         listeners.remove(&all);
         assert_eq!(listeners.classes(), event::STRING);
     }
