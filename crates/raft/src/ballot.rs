@@ -1,4 +1,5 @@
-//! The ballot: a member's term and vote, which it must never forget, in a small file of their own.
+//! The ballot: a member's term and vote, and for how long a leader may rely on its vote, which it must never forget, in
+//! a small file of their own.
 //!
 //! The file has two slots, a page each, which say the same: each is written and synced in turn. A torn write leaves the
 //! other one, and so does a sector that is damaged later, without a vote being forgotten. That is done before any
@@ -9,11 +10,12 @@ use haypile_log::{File, Files, History, read_exact_at, write_all_at};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"haypiler";
 /// Version of the file's format, in each slot. Another one is refused.
-const VERSION: u32 = 1;
-const SLOT_BYTES: usize = 72;
+const VERSION: u32 = 2;
+const SLOT_BYTES: usize = 80;
 /// A disk writes a sector whole: each slot has one of its own.
 const SLOT_DISTANCE: u64 = 4096;
 const SLOTS: u64 = 2;
@@ -34,6 +36,7 @@ pub struct Ballot {
     id: u64,
     sequence: u64,
     vote: Vote,
+    leased: Duration,
     filled: bool,
 }
 
@@ -43,6 +46,7 @@ struct Slot {
     group: History,
     id: u64,
     vote: Vote,
+    leased: Duration,
     filled: bool,
 }
 
@@ -57,6 +61,7 @@ impl Slot {
         bytes[48..56].copy_from_slice(&self.id.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.vote.term.to_le_bytes());
         bytes[64..72].copy_from_slice(&self.vote.vote.to_le_bytes());
+        bytes[72..80].copy_from_slice(&(self.leased.as_micros() as u64).to_le_bytes());
         let crc = crc32fast::hash(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -71,6 +76,7 @@ impl Slot {
             group: History(*bytes.get(24..)?.first_chunk()?),
             id: number(48)?,
             vote: Vote { term: number(56)?, vote: number(64)? },
+            leased: Duration::from_micros(number(72)?),
             filled: *bytes.get(44)? == 1,
         };
         (slot.encode()[..] == bytes[..SLOT_BYTES]).then_some(slot)
@@ -101,6 +107,9 @@ impl Ballot {
         for slot in 0..SLOTS {
             let mut bytes = [0; SLOT_BYTES];
             read_exact_at(&*file, &mut bytes, slot * SLOT_DISTANCE).map_err(failed)?;
+            if bytes[..8] == MAGIC && bytes[8..12] == 1_u32.to_le_bytes() {
+                return Err(Fault::Damaged(at("it is of version 1 of its format, and this server reads version 2")));
+            }
             newest = newest.into_iter().chain(Slot::decode(&bytes)).max_by_key(|slot| slot.sequence);
         }
         let Some(slot) = newest else {
@@ -113,8 +122,8 @@ impl Ballot {
             return Err(Fault::Damaged(at(&format!("it is of {of}, and this is {is}"))));
         }
         // The note that was found may be in memory only: a process that was killed had written it, and not synced.
-        let Slot { sequence, vote, filled, .. } = slot;
-        let found = Ballot { file, path: path.to_owned(), group, id, sequence, vote, filled };
+        let Slot { sequence, vote, leased, filled, .. } = slot;
+        let found = Ballot { file, path: path.to_owned(), group, id, sequence, vote, leased, filled };
         found.write(&slot).and_then(|()| path.parent().map_or(Ok(()), |dir| files.sync_dir(dir))).map_err(failed)?;
         Ok(found)
     }
@@ -122,19 +131,35 @@ impl Ballot {
     fn create(files: &dyn Files, path: &Path, group: History, id: u64) -> io::Result<Ballot> {
         let fresh = path.with_extension("new");
         let file = files.create(&fresh)?;
-        let bytes = Slot { sequence: 1, group, id, vote: Vote::default(), filled: false }.encode();
+        let (vote, leased, filled) = (Vote::default(), Duration::ZERO, false);
+        let bytes = Slot { sequence: 1, group, id, vote, leased, filled }.encode();
         (0..SLOTS).try_for_each(|slot| write_all_at(&*file, &bytes, slot * SLOT_DISTANCE))?;
         file.sync()?;
         files.rename(&fresh, path)?;
         if let Some(dir) = path.parent() {
             files.sync_dir(dir)?;
         }
-        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote: Vote::default(), filled: false })
+        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote, leased, filled })
     }
 
     /// Returns what was stored last.
     pub fn vote(&self) -> Vote {
         self.vote
+    }
+
+    /// Returns for how long after a word of a leader the member votes for nobody else, so that the leader may rely on
+    /// it; zero where no leader does.
+    pub(crate) fn leased(&self) -> Duration {
+        self.leased
+    }
+
+    /// Notes that time; it is on the disk when this returns. A shorter one than before may only be noted when no leader
+    /// relies on that any more.
+    ///
+    /// # Errors
+    /// The file cannot be written or synced.
+    pub(crate) fn lease(&mut self, leased: Duration) -> Result<(), Fault> {
+        self.put(self.vote, leased, self.filled)
     }
 
     /// Returns whether the member has had all that was acknowledged before it began with nothing.
@@ -147,8 +172,7 @@ impl Ballot {
     /// # Errors
     /// The file cannot be written or synced.
     pub fn fill(&mut self) -> Result<(), Fault> {
-        self.filled = true;
-        self.put(self.vote)
+        self.put(self.vote, self.leased, true)
     }
 
     /// Writes both slots, and syncs each.
@@ -170,14 +194,14 @@ impl Ballot {
             "a vote is never taken back: {vote:?}, {:?}",
             self.vote
         );
-        self.put(vote)
+        self.put(vote, self.leased, self.filled)
     }
 
-    fn put(&mut self, vote: Vote) -> Result<(), Fault> {
-        let Ballot { group, id, filled, .. } = *self;
-        let slot = Slot { sequence: self.sequence + 1, group, id, vote, filled };
+    fn put(&mut self, vote: Vote, leased: Duration, filled: bool) -> Result<(), Fault> {
+        let Ballot { group, id, .. } = *self;
+        let slot = Slot { sequence: self.sequence + 1, group, id, vote, leased, filled };
         self.write(&slot).map_err(|error| Fault::Refused(format!("{}: {error}", self.path.display())))?;
-        (self.sequence, self.vote) = (slot.sequence, vote);
+        (self.sequence, self.vote, self.leased, self.filled) = (slot.sequence, vote, leased, filled);
         Ok(())
     }
 }
@@ -213,7 +237,7 @@ mod tests {
             let stored = ballot.vote();
             // A store that the crash comes into: in one slot or the other.
             let (sequence, vote) = (ballot.sequence + 1, Vote { term: 99, vote: 1 });
-            let slot = Slot { sequence, group: GROUP, id: 3, vote, filled: false };
+            let slot = Slot { sequence, group: GROUP, id: 3, vote, leased: Duration::ZERO, filled: false };
             write_all_at(&*ballot.file, &slot.encode(), 0).unwrap();
             if random.chance(50) {
                 ballot.file.sync().unwrap();
@@ -245,6 +269,29 @@ mod tests {
     }
 
     #[test]
+    fn how_long_leaders_rely_on_a_member_is_kept() {
+        let disk = disk();
+        let mut ballot = open(&disk, true).unwrap();
+        assert_eq!(ballot.leased(), Duration::ZERO);
+        ballot.lease(Duration::from_millis(1500)).unwrap();
+        ballot.store(Vote { term: 4, vote: 1 }).unwrap();
+        ballot.fill().unwrap();
+        disk.crash(1);
+        let found = open(&disk, false).unwrap();
+        assert_eq!((found.leased(), found.vote().term, found.is_filled()), (Duration::from_millis(1500), 4, true));
+    }
+
+    #[test]
+    fn a_ballot_of_an_older_version_is_refused() {
+        let disk = disk();
+        open(&disk, true).unwrap();
+        let mut bytes = disk.read(Path::new(PATH)).unwrap();
+        bytes[8] = 1;
+        disk.replace(Path::new(PATH), bytes);
+        assert!(matches!(open(&disk, false), Err(Fault::Damaged(why)) if why.contains("of version 1")));
+    }
+
+    #[test]
     #[should_panic(expected = "a vote is never taken back")]
     fn a_second_vote_in_a_term_is_noticed() {
         let mut ballot = open(&disk(), true).unwrap();
@@ -254,9 +301,10 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_slot() {
-        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote: Vote { term: 7, vote: 2 }, filled: true };
+        let (vote, leased) = (Vote { term: 7, vote: 2 }, Duration::from_millis(1));
+        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote, leased, filled: true };
         let bytes = slot.encode();
-        assert_eq!(bytes[..12], *b"haypiler\x01\0\0\0");
+        assert_eq!(bytes[..12], *b"haypiler\x02\0\0\0");
         assert_eq!(
             bytes[16..],
             [
@@ -265,10 +313,11 @@ mod tests {
                 &[1, 0, 0, 0],
                 &[3, 0, 0, 0, 0, 0, 0, 0],
                 &[7, 0, 0, 0, 0, 0, 0, 0],
-                &[2, 0, 0, 0, 0, 0, 0, 0]
+                &[2, 0, 0, 0, 0, 0, 0, 0],
+                &[0xe8, 3, 0, 0, 0, 0, 0, 0]
             ]
             .concat()
         );
-        assert!(Slot::decode(&bytes).is_some() && Slot::decode(&bytes[..70]).is_none());
+        assert!(Slot::decode(&bytes).is_some() && Slot::decode(&bytes[..78]).is_none());
     }
 }

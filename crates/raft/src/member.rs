@@ -20,6 +20,7 @@ use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
 use raft::{INVALID_ID, ProgressState, RawNode, Ready, StateRole};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most messages with entries on their way to one member.
 const IN_FLIGHT_MAX: usize = 256;
@@ -41,6 +42,8 @@ pub struct Options {
     pub election_ticks: usize,
     /// Ticks between two heartbeats of a leader.
     pub heartbeat_ticks: usize,
+    /// The time between two ticks.
+    pub tick: Duration,
 }
 
 /// A Ready whose entries, or those before, are not all on the disk.
@@ -54,7 +57,7 @@ pub(crate) struct Unpersisted {
 /// A member of a group.
 pub struct Member<M: Machine> {
     pub(crate) raw: RawNode<Entries>,
-    ballot: Ballot,
+    pub(crate) ballot: Ballot,
     pub(crate) machine: M,
     founding: Members,
     /// The members, as far as this one has carried out what is committed.
@@ -70,8 +73,11 @@ pub struct Member<M: Machine> {
     pub(crate) election_ticks: usize,
     /// A number that no other life of this member has, most likely.
     pub(crate) life: u64,
-    /// Whether this member took part in a group before it has begun.
-    pub(crate) has_voted_before: bool,
+    /// For how long after a word of a leader this member votes for nobody else, where leaders rely on that.
+    pub(crate) leases: Duration,
+    /// The time for which it did before it began; and as ticks, in which a leader may still rely on a word from then.
+    pub(crate) leased_before: Duration,
+    pub(crate) leased_ticks: usize,
     /// Term and role when the election timeout was drawn last.
     drawn: Option<(u64, StateRole)>,
     /// The term in which clients' transactions make records.
@@ -118,7 +124,7 @@ impl<M: Machine> Member<M> {
     /// These are damaged, or do not belong together.
     pub fn begin(
         options: &Options,
-        ballot: Ballot,
+        mut ballot: Ballot,
         machine: M,
         reads: Arc<Reads>,
         mut random: Box<dyn FnMut() -> u64 + Send>,
@@ -135,6 +141,12 @@ impl<M: Machine> Member<M> {
             return Err(damaged(format!("the log has entries of term {newest}, and the ballot knows of {term} only")));
         }
         let configuration = founding_or(&options.members, machine.members())?;
+        let leases = if reads.led.has_lease() { options.tick * options.election_ticks as u32 } else { Duration::ZERO };
+        let leased = ballot.leased();
+        // Before a leader hears anything of this member.
+        if leases > leased {
+            ballot.lease(leases)?;
+        }
         // A member that campaigns by members of long ago would lead without those of today: no more than one change,
         // the last one, may be unknown to be committed.
         let commit = applied.max(entries.committed_by_changes().unwrap_or(0));
@@ -167,7 +179,9 @@ impl<M: Machine> Member<M> {
             life: random(),
             random,
             election_ticks: options.election_ticks,
-            has_voted_before: term > 0,
+            leases,
+            leased_before: leased,
+            leased_ticks: leased.as_micros().div_ceil(options.tick.as_micros()) as usize,
             drawn: None,
             serves: None,
             unpersisted: VecDeque::new(),
@@ -259,8 +273,11 @@ impl<M: Machine> Member<M> {
     /// The member cannot go on; so in all calls that follow.
     pub fn tick(&mut self) -> Result<(), Fault> {
         self.forget_purged();
-        self.raw.tick();
         self.ticks += 1;
+        if self.may_campaign() {
+            self.raw.tick();
+        }
+        self.note_leases_ended()?;
         if self.ticks >= self.told + self.election_ticks {
             self.told = self.ticks;
             self.tell_of_copies();
@@ -348,6 +365,28 @@ impl<M: Machine> Member<M> {
 
     /// The log has written or synced more; or reads wait for a round.
     pub fn on_progress(&mut self) -> Result<(), Fault> {
+        self.work()
+    }
+
+    /// Bytes of a long message of this member have come, and not yet all: it is there, and what it says is on its way.
+    /// Heartbeats are behind them.
+    pub fn on_bytes_of(&mut self, id: u64) -> Result<(), Fault> {
+        let raft = &mut self.raw.raft;
+        match raft.state {
+            StateRole::Leader => {
+                if let Some(of) = raft.mut_prs().get_mut(id) {
+                    of.recent_active = true;
+                }
+            }
+            StateRole::Follower if raft.leader_id == id => {
+                raft.election_elapsed = 0;
+                let (from, term, commit) = (raft.id, raft.term, raft.raft_log.committed);
+                let mut answer = Message { from, to: id, term, commit, ..Message::default() };
+                answer.set_msg_type(MessageType::MsgHeartbeatResponse);
+                self.send(vec![answer]);
+            }
+            _ => {}
+        }
         self.work()
     }
 

@@ -1,12 +1,13 @@
 //! Reads: of a leader, which has it proved that it led; and of a member that does not lead, which asks the leader how
 //! far the group is, and reads when its data are there.
 
-use crate::machine::Machine;
+use crate::machine::{Fault, Machine};
 use crate::member::Member;
 use crate::reads::{Question, context_of, own_context};
 use crate::rounds::Round;
 use raft::eraftpb::{Message, MessageType};
 use raft::{INVALID_ID, ReadState, StateRole};
+use std::time::Duration;
 
 /// Ticks after which a question is repeated that has not been answered.
 const REPEAT_TICKS: usize = 4;
@@ -78,6 +79,26 @@ impl<M: Machine> Member<M> {
     /// Whether a vote is asked of a member that has begun so lately that a leader may still have a lease of it.
     pub(crate) fn may_have_leased(&self, message: &Message) -> bool {
         let asks = matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-        asks && self.reads.led.has_lease() && self.has_voted_before && self.ticks < self.election_ticks
+        asks && self.ticks < self.leased_ticks
+    }
+
+    /// Whether the member's election timeout goes on: it ends behind all leases from before this member has begun. They
+    /// may be longer than it is now, when the group's directives have changed.
+    pub(crate) fn may_campaign(&self) -> bool {
+        self.ticks + self.election_ticks > self.leased_ticks
+    }
+
+    /// Notes, when leases from before have ended that were longer, that those of now are all.
+    pub(crate) fn note_leases_ended(&mut self) -> Result<(), Fault> {
+        if self.ticks >= self.leased_ticks && self.ballot.leased() > self.leases {
+            self.ballot.lease(self.leases)?;
+        }
+        Ok(())
+    }
+
+    /// Returns for how long from its beginning a member votes for nobody, where that is longer than an election
+    /// timeout.
+    pub fn withholds(&self) -> Option<Duration> {
+        (self.leased_ticks > self.election_ticks).then_some(self.leased_before)
     }
 }

@@ -3,7 +3,7 @@
 mod process;
 
 use process::group::{Group, raft};
-use process::wait_until;
+use process::{Server, TempDir, free_port, wait_until};
 
 /// Directives with which a read on any member misses nothing.
 const BESIDE: [&str; 2] = ["--raft-follower-reads", "linearizable"];
@@ -106,6 +106,34 @@ fn a_leader_whose_lease_is_over_says_nothing_old() {
 }
 
 #[test]
+fn a_lease_counts_to_its_end_when_the_others_come_back_with_other_directives() {
+    let mut group = Group::start(&["--raft-read", "lease", "--raft-election-timeout", "3000"]);
+    let leader = group.leader();
+    let mut reader = group.client(leader);
+    assert_eq!(reader.ask("SET key old"), "+OK\r\n");
+    group.settle();
+    group.more = vec!["--raft-read", "index"];
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    others.iter().for_each(|at| group.kill(*at));
+    assert_eq!(reader.ask("GET key"), "$3\r\nold\r\n", "the lease is not over");
+    others.iter().for_each(|at| group.begin(*at));
+    wait_until("the others have a leader of their own", || {
+        others.iter().any(|at| group.client(*at).try_ask("SET key new") == Some("+OK\r\n".into()))
+    });
+    // The former leader may be about to notice that it leads no more.
+    for _ in 0..100 {
+        let reply = group.client(leader).try_ask("GET key");
+        assert_ne!(reply, Some("$3\r\nold\r\n".into()));
+    }
+    group.kill(leader);
+    group.begin(leader);
+    group.settle();
+    let mut again = group.client(leader);
+    assert_eq!(again.ask("READONLY"), "+OK\r\n");
+    assert_eq!(again.ask("GET key"), "$3\r\nnew\r\n");
+}
+
+#[test]
 fn members_take_no_messages_of_one_with_another_lease() {
     let group = Group::start(&["--raft-read", "lease"]);
     let leader = group.leader();
@@ -125,4 +153,13 @@ fn members_take_no_messages_of_one_with_another_lease() {
         assert!(reply.starts_with("-ERR 'raft-read' and, with leases, ") && reply.contains(&other), "{reply}");
     }
     assert!(begin("").starts_with("-ERR the request is none of a member"), "{}", begin(""));
+    // Nor does a server come in that would be one.
+    let (dir, port) = (TempDir::new(), free_port());
+    let alone = Server::start_at(dir.path(), port, &["--raft-read", "index"]);
+    let reply = alone.client().ask(&format!("RAFT.CLUSTER JOIN 127.0.0.1:{}", group.ports[leader]));
+    let lease = format!("lease:{election}:{heartbeat}");
+    assert_eq!(raft(&mut group.client(leader), "reads"), lease);
+    assert!(reply.starts_with("-ERR 'raft-read' and, with leases, ") && reply.contains(&lease), "{reply}");
+    assert_eq!(raft(&mut alone.client(), "role"), "none");
+    assert_eq!(group.client(leader).ask("INFO raft").matches("raft_member").count(), 3);
 }

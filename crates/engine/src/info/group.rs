@@ -19,6 +19,11 @@ pub(super) const FIELDS: &[Field] = &[
         "The members with which the group has begun.",
     ),
     text(
+        "raft_reads",
+        |engine| of(engine, |facts| facts.reads.clone(), String::new()),
+        "`index`, or `lease` with the times of elections and heartbeats in milliseconds: the same on all members.",
+    ),
+    text(
         "raft_leader_address",
         |engine| of(engine, |facts| facts.leader_address.clone(), String::new()),
         "The leader's address; empty if none is known.",

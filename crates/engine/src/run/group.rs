@@ -43,6 +43,8 @@ pub struct GroupFacts {
     /// The name of the group, and the members with which it has begun.
     pub group: String,
     pub founding: String,
+    /// The members' word about reads, which is the same on all.
+    pub reads: String,
     /// host:port; empty where no leader is known.
     pub leader_address: String,
     pub role: &'static str,

@@ -20,12 +20,41 @@ use std::time::Duration;
 /// Rounds in which all is connected and nothing fails, until nothing more may be missing.
 const SETTLE_ROUNDS: u64 = 3000;
 
+/// Rounds in which the longest leases end.
+const RELY_ROUNDS: u64 = 200;
+
 /// Ticks of an election timeout, at least.
 const ELECTION_TICKS: usize = 10;
 
-/// The time of a tick of a clock that goes right, and of a lease.
+/// The time of a tick of a clock that goes right.
 const TICK: Duration = Duration::from_micros(100);
-const LEASE: Duration = Duration::from_micros(800);
+
+/// Ticks of the election timeout of members that rely on leases, by the value of their directives.
+const LEASED_TICKS: [usize; 2] = [ELECTION_TICKS, 4 * ELECTION_TICKS];
+
+/// How members prove reads, and their times: those that differ there take no messages of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terms {
+    Index,
+    /// Leases, with the number of ticks of an election timeout.
+    Lease(usize),
+}
+
+impl Terms {
+    fn draw(random: &mut Random) -> Terms {
+        match random.below(3) {
+            0 => Terms::Index,
+            value => Terms::Lease(LEASED_TICKS[value as usize - 1]),
+        }
+    }
+
+    fn election_ticks(self) -> usize {
+        match self {
+            Terms::Index => ELECTION_TICKS,
+            Terms::Lease(ticks) => ticks,
+        }
+    }
+}
 
 /// Sets the options of a member whose log keeps nothing longer than it has to.
 fn member_that_purges(options: &mut StoreOptions) {
@@ -62,6 +91,7 @@ enum Life {
 
 struct Up {
     member: Member<Data>,
+    terms: Terms,
     loaders: Vec<Loader>,
     clients: Clients,
     role: Role,
@@ -85,7 +115,10 @@ pub struct Group<'s> {
     founding: u64,
     options: fn(&mut StoreOptions),
     /// The time, in microseconds, for leaders that rely on leases.
-    clock: Option<Arc<AtomicU64>>,
+    clock: Arc<AtomicU64>,
+    /// The directives with which members start, and of a thousand steps, in how many they are others.
+    terms: Terms,
+    turns: u64,
     tells: bool,
 }
 
@@ -101,20 +134,30 @@ impl<'s> Group<'s> {
         let founding = if changes > 0 { 1 + random.below(size as u64) } else { size as u64 };
         let options = if random.chance(50) { member_that_purges } else { member };
         let rates = (random.below(8), random.below(12), changes);
-        let clock = random.chance(30).then(Arc::default);
-        Group::with(random, (size, founding), rates, (options, clock), (seen, tells))
+        let (terms, turns) = match random.below(10) {
+            0..7 => (Terms::Index, 0),
+            7..9 => (Terms::Lease(ELECTION_TICKS), 0),
+            _ => (Terms::draw(&mut random), 10 + random.below(20)),
+        };
+        Group::with(random, (size, founding), rates, (options, terms, turns), (seen, tells))
     }
 
     /// Begins a case in which nothing happens by itself, with members that flush nothing.
     pub fn quiet(size: usize, founding: u64, seen: &'s Seen) -> Group<'s> {
-        Group::with(Random(1), (size, founding), (0, 0, 0), (member, None), (seen, false))
+        Group::with(Random(1), (size, founding), (0, 0, 0), (member, Terms::Index, 0), (seen, false))
+    }
+
+    /// Begins such a case of three members that rely on the longest leases.
+    pub fn quiet_with_leases(seed: u64, seen: &'s Seen) -> Group<'s> {
+        let terms = Terms::Lease(LEASED_TICKS[1]);
+        Group::with(Random(seed), (3, 3), (0, 0, 0), (member, terms, 0), (seen, false))
     }
 
     fn with(
         mut random: Random,
         (size, founding): (usize, u64),
         (ends, cuts, changes): (u64, u64, u64),
-        (options, clock): (fn(&mut StoreOptions), Option<Arc<AtomicU64>>),
+        (options, terms, turns): (fn(&mut StoreOptions), Terms, u64),
         (seen, tells): (&'s Seen, bool),
     ) -> Group<'s> {
         let network = Network::new(size, &mut random);
@@ -134,7 +177,9 @@ impl<'s> Group<'s> {
             changes,
             founding,
             options,
-            clock,
+            clock: Arc::default(),
+            terms,
+            turns,
             tells,
         };
         for at in 0..size {
@@ -148,20 +193,22 @@ impl<'s> Group<'s> {
         let id = at as u64 + 1;
         let all = members(self.founding);
         let ballot = Ballot::open(&*node.files(), FilePath::new("/ballot"), node.store.history(), id, is_new);
-        let options = Options { id, members: all, election_ticks: ELECTION_TICKS, heartbeat_ticks: 2 };
+        let (terms, election_ticks) = (self.terms, self.terms.election_ticks());
+        let options = Options { id, members: all, election_ticks, heartbeat_ticks: 2, tick: TICK };
         let mut random = Random(self.random.number());
         let random = Box::new(move || random.number());
         let ballot = ballot.expect("the disk keeps what was synced");
         let mut reads = Reads::default();
-        if let Some(clock) = self.clock.clone() {
-            reads.led = Rounds::with_lease(LEASE, Box::new(move || clock.load(Ordering::Relaxed)));
+        if let Terms::Lease(ticks) = terms {
+            let (lease, clock) = (TICK * (ticks - 2) as u32, self.clock.clone());
+            reads.led = Rounds::with_lease(lease, Box::new(move || clock.load(Ordering::Relaxed)));
         }
         let member =
             Member::begin(&options, ballot, Data::new(node), Arc::new(reads), random).expect("what is left is sound");
         let loaders = self.lives.iter().map(|_| Loader::default()).collect();
         let role = member.role();
         let clients = Clients::default();
-        self.lives[at] = Life::Up(Box::new(Up { member, loaders, clients, role, rebuilds: 0, copies: 0 }));
+        self.lives[at] = Life::Up(Box::new(Up { member, terms, loaders, clients, role, rebuilds: 0, copies: 0 }));
         self.paths[at] = Path::default();
         self.after(at);
     }
@@ -186,6 +233,9 @@ impl<'s> Group<'s> {
         }
         if self.random.below(1000) < self.changes {
             self.change();
+        }
+        if self.random.below(1000) < self.turns {
+            self.turn();
         }
         match self.random.below(100) {
             0..6 => self.tick_all(),
@@ -224,7 +274,7 @@ impl<'s> Group<'s> {
                 Ok(())
             };
             drop(up.loaders[to].load(up.member.machine().log(), outgoing, &mut keep));
-            loaded.iter().for_each(|envelope| self.network.send(envelope, &mut self.random));
+            loaded.iter().for_each(|envelope| self.network.send(envelope, up.terms, &mut self.random));
         }
         let data = up.member.machine_mut();
         if let Some(keep) = data.rebuilt.take() {
@@ -263,9 +313,7 @@ impl<'s> Group<'s> {
     }
 
     fn tick_all(&mut self) {
-        if let Some(clock) = &self.clock {
-            clock.fetch_add(TICK.as_micros() as u64, Ordering::Relaxed);
-        }
+        self.clock.fetch_add(TICK.as_micros() as u64, Ordering::Relaxed);
         for at in 0..self.lives.len() {
             // Clocks do not go alike: who was stopped is late.
             if self.random.chance(85) {
@@ -288,7 +336,12 @@ impl<'s> Group<'s> {
 
     fn write(&mut self) {
         let seed = self.random.number();
-        let Some(at) = self.draw_leader() else { return };
+        if let Some(at) = self.draw_leader() {
+            self.write_on(at, seed);
+        }
+    }
+
+    fn write_on(&mut self, at: usize, seed: u64) {
         let Life::Up(up) = &mut self.lives[at] else { return };
         let node = up.member.machine().node();
         let (term, last) = (up.member.standing().term, node.store.log().last().0);
@@ -413,9 +466,35 @@ impl<'s> Group<'s> {
     }
 
     fn deliver(&mut self) {
-        while let Some((to, envelope)) = self.network.deliver() {
-            self.call(to, |member| member.receive(envelope));
+        while let Some((to, terms, envelope)) = self.network.deliver() {
+            if matches!(&self.lives[to], Life::Up(up) if up.terms == terms) {
+                self.call(to, |member| member.receive(envelope));
+            }
         }
+    }
+
+    /// Has the operator turn to other directives, or start a member with those of now.
+    fn turn(&mut self) {
+        if self.random.chance(25) {
+            self.terms = Terms::draw(&mut self.random);
+            self.tell(|| format!("members that start have {:?} from now on", self.terms));
+        }
+        let at = self.draw();
+        self.restart_for_terms(at);
+    }
+
+    /// Kills and starts a member that has other directives than it would start with.
+    fn restart_for_terms(&mut self, at: usize) {
+        if matches!(&self.lives[at], Life::Up(up) if up.terms != self.terms) {
+            self.kill(at);
+            self.start_at(at);
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        let Life::Up(up) = std::mem::replace(&mut self.lives[at], Life::Gone) else { unreachable!("it is up") };
+        self.tell(|| format!("{} is killed", at + 1));
+        self.lives[at] = Life::Down(up.member.into_machine().into_node().end(End::Kill));
     }
 
     /// Ends a process.
@@ -458,7 +537,10 @@ impl<'s> Group<'s> {
     /// Brings all up and connects them, until they agree; and compares them.
     pub fn settle(&mut self) {
         self.network.heal();
-        (0..self.lives.len()).for_each(|at| self.start_at(at));
+        for at in 0..self.lives.len() {
+            self.start_at(at);
+            self.restart_for_terms(at);
+        }
         for round in 0..SETTLE_ROUNDS {
             self.round(round);
             if self.is_settled() {
@@ -520,10 +602,7 @@ impl<'s> Group<'s> {
     /// Grows from one member, kills all, and starts the first one alone: it must not lead by itself.
     pub fn begin_again_alone(&mut self) {
         self.grow(self.lives.len() as u64);
-        for at in 0..self.lives.len() {
-            let Life::Up(up) = std::mem::replace(&mut self.lives[at], Life::Gone) else { unreachable!("all are up") };
-            self.lives[at] = Life::Down(up.member.into_machine().into_node().end(End::Kill));
-        }
+        (0..self.lives.len()).for_each(|at| self.kill(at));
         self.start_at(0);
         for round in 0..SETTLE_ROUNDS {
             self.round(round);
@@ -531,6 +610,43 @@ impl<'s> Group<'s> {
             assert!(!matches!(up.member.role(), Role::Elected | Role::Leader), "it leads without the others");
         }
         self.settle();
+    }
+
+    /// Restarts all but the leader with other directives, so many rounds one after the other, while it has a lease of
+    /// the last one: whoever leads then must not serve before the lease has ended.
+    pub fn leave_a_leader_with_its_lease(&mut self, terms: Terms, apart: u64) {
+        self.grow(3);
+        let (leader, mut round) = (self.leaders()[0], 0);
+        self.terms = terms;
+        for at in (0..3).filter(|at| *at != leader) {
+            for number in 0..apart {
+                self.write_on(leader, number);
+                self.step_on(&mut round);
+            }
+            // What is not agreed on would hold back what is read there.
+            while !self.has_agreed(leader) {
+                self.step_on(&mut round);
+            }
+            self.restart_for_terms(at);
+        }
+        for number in 0..RELY_ROUNDS {
+            let next = self.leaders().into_iter().find(|at| *at != leader);
+            next.into_iter().for_each(|at| self.write_on(at, number));
+            (0..3).for_each(|_| self.read());
+            self.step_on(&mut round);
+        }
+        self.settle();
+    }
+
+    fn step_on(&mut self, round: &mut u64) {
+        self.round(*round);
+        *round += 1;
+    }
+
+    /// Whether a leader has no records of its own that are not agreed on.
+    fn has_agreed(&self, at: usize) -> bool {
+        let Life::Up(up) = &self.lives[at] else { unreachable!("it is up") };
+        up.member.standing().committed == up.member.machine().log().last()
     }
 
     /// Returns those that the leader has for members.

@@ -3,7 +3,8 @@
 //! first one; a single one is told step by step.
 //!
 //! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are
-//! killed and lose their power; they come and go, and are away for longer than the others' logs reach. Behind every
+//! killed and lose their power; they come and go, and are away for longer than the others' logs reach; and they start
+//! with other directives about leases than before, one after the other. Behind every
 //! step `truth` looks at the members that it has changed: there is one leader
 //! in each term; no two logs have different records at the same place; what is committed stays, on every member; and
 //! each holds what the records up to its last one have made. What clients were told is compared with what was
@@ -15,7 +16,7 @@ mod machine;
 mod network;
 mod truth;
 
-use group::Group;
+use group::{Group, Terms};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,6 +76,17 @@ fn run(seed: u64, seen: &Seen, tells: bool) {
 fn a_member_that_begins_again_knows_who_votes() {
     for size in [2, 3, 5] {
         Group::quiet(size, 1, &Seen::default()).begin_again_alone();
+    }
+}
+
+#[test]
+fn leases_count_to_their_end_when_directives_change() {
+    for seed in 0..4 {
+        for terms in [Terms::Index, Terms::Lease(10)] {
+            for apart in [0, 200] {
+                Group::quiet_with_leases(seed, &Seen::default()).leave_a_leader_with_its_lease(terms, apart);
+            }
+        }
     }
 }
 

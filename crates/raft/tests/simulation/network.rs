@@ -1,12 +1,13 @@
 //! The network between members: messages travel as bytes, are lost, delayed and doubled, and connections cut.
 
+use crate::group::Terms;
 use haypile_log::testing::Random;
 use haypile_raft::Envelope;
 use std::collections::BTreeMap;
 
 pub struct Network {
     /// By arrival.
-    on_way: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
+    on_way: BTreeMap<(u64, u64), (usize, Terms, Vec<u8>)>,
     sent: u64,
     pub now: u64,
     /// From, to.
@@ -45,7 +46,8 @@ impl Network {
         }
     }
 
-    pub fn send(&mut self, envelope: &Envelope, random: &mut Random) {
+    /// Sends a message of a member that has these terms.
+    pub fn send(&mut self, envelope: &Envelope, terms: Terms, random: &mut Random) {
         let (from, to) = (envelope.from() as usize - 1, envelope.to() as usize - 1);
         if self.cut[from][to] || random.below(100) < self.lost {
             return;
@@ -56,19 +58,19 @@ impl Network {
         for _ in 0..copies {
             let late = if random.below(100) < self.late { random.below(200) } else { 0 };
             self.sent += 1;
-            self.on_way.insert((self.now + 1 + random.below(4) + late, self.sent), (to, bytes.clone()));
+            self.on_way.insert((self.now + 1 + random.below(4) + late, self.sent), (to, terms, bytes.clone()));
         }
     }
 
-    /// Returns the next message that has arrived, and for whom it is.
-    pub fn deliver(&mut self) -> Option<(usize, Envelope)> {
+    /// Returns the next message that has arrived, for whom it is, and the terms of its sender.
+    pub fn deliver(&mut self) -> Option<(usize, Terms, Envelope)> {
         let first = self.on_way.first_entry().filter(|first| first.key().0 <= self.now)?;
-        let (to, bytes) = first.remove();
+        let (to, terms, bytes) = first.remove();
         let (envelope, length) = Envelope::decode(&bytes).expect("it was encoded").expect("it is whole");
         assert_eq!(length, bytes.len());
         let mut again = Vec::new();
         envelope.encode(&mut again);
         assert!(again == bytes, "a message is decoded as it was encoded");
-        Some((to, envelope))
+        Some((to, terms, envelope))
     }
 }

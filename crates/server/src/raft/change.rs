@@ -1,11 +1,9 @@
 //! Servers that become members while they run: a server with its data as the first one of a group, or as one more.
 
 use crate::datadir;
-use crate::raft::identity::{Identity, check};
-use crate::raft::peers::address_of;
+use crate::raft::identity::{Identity, check, reads_word, unlike};
 use crate::raft::{Raft, lock};
 use crate::remote::Remote;
-use crate::tls::not_configured;
 use haypile_commands::host::GroupOrder;
 use haypile_engine::{Leader, Order};
 use haypile_log::{DirectoryId, DiskFiles, History, Index};
@@ -136,6 +134,10 @@ fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) ->
         return Err("this server has keys, which would be lost: empty it by FLUSHALL, or say FORCE".into());
     }
     let (mut leader, facts) = find_leader(raft, through)?;
+    let reads = reads_word(&config.raft);
+    if reads != facts.reads {
+        return Err(unlike(&reads, "the group", &facts.reads));
+    }
     let own = match address {
         Some(address) => address.to_owned(),
         None => {
@@ -178,6 +180,8 @@ fn enter(raft: &Raft, identity: &Identity, dir: &Path) -> Result<Result<(), Stri
 struct GroupFacts {
     group: History,
     founding: Members,
+    /// The members' word about reads, which is the same on all.
+    reads: String,
     /// The highest number of a member.
     last_id: u64,
 }
@@ -187,7 +191,7 @@ fn find_leader(raft: &Raft, through: &str) -> Result<(Remote, GroupFacts), Strin
     let mut address = through.to_owned();
     for _ in 0..ASKED_MAX {
         let at = |why: String| format!("{address}: {why}");
-        let mut remote = connect(raft, &address).map_err(&at)?;
+        let mut remote = raft.connect_to(&address, ANSWER_MAX).map_err(|error| at(error.to_string()))?;
         let info = match remote.call(&[b"RAFT.INFO"]).map_err(|error| at(error.to_string()))? {
             Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
             Reply::Verbatim(_, text) => String::from_utf8_lossy(&text).into_owned(),
@@ -201,6 +205,7 @@ fn find_leader(raft: &Raft, through: &str) -> Result<(Remote, GroupFacts), Strin
             let facts = GroupFacts {
                 group: History::parse(&field("raft_group:")).ok_or_else(|| at("its group has no name".into()))?,
                 founding: Members::parse(&field("raft_founding:")).map_err(|error| at(error.to_string()))?,
+                reads: field("raft_reads:"),
                 last_id: ids.filter_map(|(id, _)| id.parse().ok()).max().unwrap_or(0),
             };
             return Ok((remote, facts));
@@ -212,14 +217,4 @@ fn find_leader(raft: &Raft, through: &str) -> Result<(Remote, GroupFacts), Strin
         address = leader;
     }
     Err(format!("{through}: its group has no leader"))
-}
-
-fn connect(raft: &Raft, address: &str) -> Result<Remote, String> {
-    let config = raft.engine.settings.config();
-    let (host, port) = address_of(address).map_err(|error| error.to_string())?;
-    let tls =
-        if config.tls.cluster { Some(raft.tls.client().ok_or_else(|| not_configured().to_string())?) } else { None };
-    let mut remote = Remote::connect(host, port, ANSWER_MAX, tls).map_err(|error| error.to_string())?;
-    remote.log_in(&config).map_err(|error| error.to_string())?;
-    Ok(remote)
 }

@@ -133,6 +133,14 @@ pub fn reads_word(config: &haypile_config::config::Raft) -> String {
     }
 }
 
+/// Says that a server which has `reads` cannot be a member beside another one, which has another word.
+pub fn unlike(reads: &str, other: &str, others: &str) -> String {
+    format!(
+        "'raft-read' and, with leases, the times of elections and heartbeats have to be the same on all members: it has \
+         {reads}, and {other} has {others}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

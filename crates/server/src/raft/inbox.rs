@@ -13,8 +13,9 @@ const BYTES_MAX: usize = 64 << 20;
 struct State {
     messages: VecDeque<(Envelope, usize)>,
     bytes: usize,
-    /// Members to which a message was lost.
+    /// Members to which a message was lost, and members of which bytes of a message have come that is not whole.
     lost: BTreeSet<u64>,
+    sending: BTreeSet<u64>,
     /// The end of a fetch: the last entry of the copy, if there is one.
     fetched: Option<Option<(u64, u64)>>,
     progress: bool,
@@ -42,6 +43,7 @@ pub struct Inbox {
 pub struct Told {
     pub messages: Vec<Envelope>,
     pub lost: BTreeSet<u64>,
+    pub sending: BTreeSet<u64>,
     /// A fetch has ended; with the last entry of the copy, term and number, if it has brought one.
     pub fetched: Option<Option<(u64, u64)>>,
     /// The log has got further, reads wait, or there are orders.
@@ -70,6 +72,14 @@ impl Inbox {
         }
     }
 
+    /// Bytes of a member's message have come, and not yet all.
+    pub fn on_bytes_of(&self, from: u64) {
+        let mut state = self.state();
+        if state.sending.insert(from) {
+            self.filled.notify_one();
+        }
+    }
+
     /// A fetch has ended.
     pub fn on_fetched(&self, copy: Option<(u64, u64)>) {
         self.state().fetched = Some(copy);
@@ -91,7 +101,12 @@ impl Inbox {
     /// Returns what the member was told; waits until there is something, or until `deadline`.
     pub fn take(&self, deadline: Instant) -> Told {
         let mut state = self.state();
-        while state.messages.is_empty() && state.lost.is_empty() && !state.progress && !state.closing_is_news {
+        let is_news = |state: &State| {
+            !(state.messages.is_empty() && state.lost.is_empty() && state.sending.is_empty())
+                || state.progress
+                || state.closing_is_news
+        };
+        while !is_news(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -104,6 +119,7 @@ impl Inbox {
         Told {
             messages: state.messages.drain(..).map(|(envelope, _)| envelope).collect(),
             lost: std::mem::take(&mut state.lost),
+            sending: std::mem::take(&mut state.sending),
             fetched: state.fetched.take(),
             progress: std::mem::take(&mut state.progress),
             closing: state.closing || state.ending,

@@ -19,6 +19,7 @@ mod thread;
 
 use crate::mailbox::Mailbox;
 pub use crate::raft::identity::Identity;
+use crate::raft::identity::reads_word;
 use crate::raft::inbox::Inbox;
 pub use crate::raft::peers::MEMBER;
 use crate::raft::peers::Peer;
@@ -86,6 +87,8 @@ pub struct Raft {
 pub struct Place {
     options: Options,
     group: History,
+    /// The members' word about reads, which is the same on all.
+    reads: String,
 }
 
 /// The threads and connections of a member.
@@ -204,8 +207,9 @@ impl Raft {
             members: identity.founding.clone(),
             election_ticks: raft.election_ms.div_ceil(tick_ms) as usize,
             heartbeat_ticks: (raft.heartbeat_ms / tick_ms) as usize,
+            tick: self.tick,
         };
-        let place = Arc::new(Place { options, group: identity.group });
+        let place = Arc::new(Place { options, group: identity.group, reads: reads_word(raft) });
         let before = lock(&self.member).replace(place.clone());
         assert!(before.is_none(), "a server is in one group");
         self.is_member.store(true, Ordering::Release);

@@ -1,6 +1,5 @@
 //! The way to another member: a thread that connects, and sends what is to be told.
 
-use crate::raft::identity::reads_word;
 use crate::raft::posts::Posts;
 use crate::raft::{Place, Raft, lock};
 use crate::remote::Remote;
@@ -158,19 +157,29 @@ pub fn address_of(address: &str) -> io::Result<(&str, u16)> {
     Ok((host.trim_start_matches('[').trim_end_matches(']'), port.parse().map_err(|_| wrong())?))
 }
 
+impl Raft {
+    /// Connects to another member, and logs in there.
+    ///
+    /// # Errors
+    /// It cannot be reached within this time, or is not trusted, or refuses the password.
+    pub fn connect_to(&self, address: &str, timeout: Duration) -> io::Result<Remote> {
+        let config = self.engine.settings.config();
+        let (host, port) = address_of(address)?;
+        let tls = if config.tls.cluster { Some(self.tls.client().ok_or_else(not_configured)?) } else { None };
+        let mut remote = Remote::connect(host, port, timeout, tls)?;
+        remote.log_in(&config)?;
+        Ok(remote)
+    }
+}
+
 fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     let place = lock(&raft.member).clone().ok_or_else(|| Error::other("this server is in no group"))?;
-    let Place { options, group } = &*place;
-    let config = raft.engine.settings.config();
-    let (host, port) = address_of(&peer.address)?;
-    let tls = if config.tls.cluster { Some(raft.tls.client().ok_or_else(not_configured)?) } else { None };
-    let mut remote = Remote::connect(host, port, ANSWER_MAX, tls)?;
-    remote.log_in(&config)?;
+    let Place { options, group, reads } = &*place;
+    let mut remote = raft.connect_to(&peer.address, ANSWER_MAX)?;
     let group = group.to_string();
     let (from, to) = (options.id.to_string(), peer.id.to_string());
     let own = raft.own_address();
-    let reads = reads_word(&config.raft);
-    let words = [MEMBER, &group, &from, &to, &own, &reads].map(str::as_bytes);
+    let words = [MEMBER, &group, &from, &to, &own, reads].map(str::as_bytes);
     let words = [&[&b"REPLCONF"[..]], &words[..]].concat();
     if let Reply::Error(why) = remote.call(&words)? {
         return Err(Error::other(format!("it answers: {why}")));

@@ -1,12 +1,12 @@
 //! The connection of another member: a thread that takes its messages.
 
-use crate::raft::identity::reads_word;
+use crate::raft::identity::unlike;
 use crate::raft::{Place, Raft, lock};
 use crate::socket::Socket;
 use haypile_raft::{Incoming, Post};
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most connections of members. They do not count as clients.
 const CONNECTIONS_MAX: usize = 64;
@@ -82,7 +82,7 @@ impl Raft {
     /// A text for people: this server is not in its group, or not the member that it is looking for.
     fn sender(&self, words: &[Vec<u8>]) -> Result<(u64, String), String> {
         let place = lock(&self.member).clone().ok_or("this server is in no group")?;
-        let Place { options, group: own } = &*place;
+        let Place { options, group: own, reads: own_reads } = &*place;
         let texts: Option<Vec<&str>> = words.iter().map(|word| std::str::from_utf8(word).ok()).collect();
         let Some([_, group, from, to, address, reads]) = texts.as_deref() else {
             return Err("the request is none of a member".into());
@@ -93,13 +93,8 @@ impl Raft {
         if *to != options.id.to_string() {
             return Err(format!("this server is member {} of the group", options.id));
         }
-        let own_reads = reads_word(&self.engine.settings.config().raft);
-        if *reads != own_reads {
-            return Err(format!(
-                "'raft-read' and, with leases, the times of elections and heartbeats have to be the same on all members: \
-                 it has {reads}, and member {} has {own_reads}",
-                options.id
-            ));
+        if reads != own_reads {
+            return Err(unlike(reads, &format!("member {}", options.id), own_reads));
         }
         // Members that came while this one was away are none that it knows.
         let from = from.parse().ok().filter(|from| *from != options.id && *from > 0);
@@ -110,6 +105,8 @@ impl Raft {
     fn take(&self, socket: &Socket, read: Vec<u8>, from: u64) -> io::Result<()> {
         // `buffer[..filled]` has come and is not taken.
         let (mut filled, mut buffer) = (read.len(), read);
+        // When the member was last told that bytes come.
+        let mut told = Instant::now();
         loop {
             let mut taken = 0;
             while let Some((incoming, bytes)) =
@@ -147,10 +144,15 @@ impl Raft {
                     came => break came?,
                 }
             };
-            filled += came;
             if came == 0 {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
             }
+            // Of a message that takes longer than an election timeout to come.
+            if filled > 0 && told.elapsed() >= self.tick {
+                told = Instant::now();
+                self.inbox.on_bytes_of(from);
+            }
+            filled += came;
         }
     }
 }

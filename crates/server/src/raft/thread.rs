@@ -26,7 +26,7 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 /// Is the member, to the end of the server.
 pub fn run(raft: &Arc<Raft>) {
     let place = raft.place();
-    let Place { options, group } = &*place;
+    let Place { options, group, .. } = &*place;
     while !raft.inbox.is_closing() {
         let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
         let ended = Turns::begin(raft, options, *group, &goes_on, &again).and_then(Turns::run);
@@ -62,7 +62,7 @@ pub fn run(raft: &Arc<Raft>) {
 
 /// Returns what is known of a member before it takes part.
 pub fn known(place: &Place) -> GroupFacts {
-    let Place { options, group } = place;
+    let Place { options, group, reads } = place;
     let founder = |(id, peer): (u64, &Peer)| MemberFacts {
         id,
         address: peer.address.clone(),
@@ -73,6 +73,7 @@ pub fn known(place: &Place) -> GroupFacts {
         node_id: options.id,
         group: group.to_string(),
         founding: options.members.to_string(),
+        reads: reads.clone(),
         members: options.members.iter().map(founder).collect(),
         role: "stopped",
         ..GroupFacts::default()
@@ -115,6 +116,11 @@ impl<'a> Turns<'a> {
         let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
         let member = Member::begin(options, ballot, data, raft.reads.clone(), Box::new(random))?;
         tracing::info!("member {} of a group of {}: {:?}", options.id, options.members.len(), member.standing());
+        if let Some(leased) = member.withholds() {
+            tracing::info!(
+                "this member votes for nobody for {leased:?}: so long may a leader rely on what it has heard of it"
+            );
+        }
         let mut turns = Turns {
             raft,
             options,
@@ -164,6 +170,9 @@ impl<'a> Turns<'a> {
         }
         for id in told.lost {
             self.member.on_unreachable(id)?;
+        }
+        for id in told.sending {
+            self.member.on_bytes_of(id)?;
         }
         if told.progress {
             self.member.on_progress()?;

@@ -9,21 +9,29 @@ pub const QUICK: [&str; 4] = ["--raft-election-timeout", "600", "--raft-heartbea
 pub struct Group {
     pub dirs: Vec<TempDir>,
     pub ports: Vec<u16>,
+    /// The ports by which they know each other.
+    pub known_by: Vec<u16>,
     pub servers: Vec<Option<Server>>,
-    more: Vec<&'static str>,
+    /// The directives of servers that are begun from now on.
+    pub more: Vec<&'static str>,
 }
 
 impl Group {
     pub fn start(more: &[&'static str]) -> Group {
+        let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
+        Group::start_behind(ports.clone(), ports, more)
+    }
+
+    /// Starts servers at these ports that know each other by others, where something is in between.
+    pub fn start_behind(ports: Vec<u16>, known_by: Vec<u16>, more: &[&'static str]) -> Group {
         let dirs: Vec<_> = (0..3).map(|_| TempDir::new()).collect();
-        let ports = (0..3).map(|_| free_port()).collect();
-        let mut group = Group { dirs, ports, servers: (0..3).map(|_| None).collect(), more: more.to_vec() };
+        let mut group = Group { dirs, ports, known_by, servers: (0..3).map(|_| None).collect(), more: more.to_vec() };
         (0..3).for_each(|at| group.begin(at));
         group
     }
 
     pub fn begin(&mut self, at: usize) {
-        let peers: Vec<_> = (1..4).zip(&self.ports).map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect();
+        let peers: Vec<_> = (1..4).zip(&self.known_by).map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect();
         let (id, peers) = ((at + 1).to_string(), peers.join(","));
         let mut words = vec!["--raft-node-id", &id, "--raft-peers", &peers];
         words.extend(QUICK);
