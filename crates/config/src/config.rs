@@ -79,6 +79,8 @@ pub struct Raft {
     pub heartbeat_ms: u64,
     /// Whether a leader relies on a lease for reads.
     pub leases: bool,
+    /// Whether a member that does not lead hands clients on to the leader.
+    pub proxies: bool,
     /// Whether a read on a member that does not lead waits until it misses nothing.
     pub reads_beside_miss_nothing: bool,
     reads_when_down: bool,
@@ -92,6 +94,7 @@ impl Raft {
             election_ms: fields.int("raft-election-timeout"),
             heartbeat_ms: fields.int("raft-heartbeat-interval"),
             leases: fields.choice("raft-read", RAFT_READS),
+            proxies: fields.bool("raft-follower-proxy"),
             reads_beside_miss_nothing: fields.choice("raft-follower-reads", FOLLOWER_READS),
             reads_when_down: fields.bool("cluster-allow-reads-when-down"),
         }

@@ -33,9 +33,10 @@ pub use info::page::page as info_page;
 pub use keys::gate::StoreGate;
 pub use run::backups::{Archive, Made};
 pub use run::engine::{Engine, Loading, Process, StoreRef};
-pub use run::group::{Group, GroupFacts, Leader, Member, MemberFacts, MemberSeen, Order};
+pub use run::group::{Group, GroupFacts, Leader, Member, MemberFacts, MemberSeen, Order, Proxied};
 pub use run::memory::Allocator;
 pub use run::migrate::{Target, Targets};
+pub use run::proxy::PROXY;
 pub use run::reload::Opener;
 pub use run::replication::facts::{
     Downstream, DownstreamState, FailoverStep, Link, Master, Replication, Replicator, Upstream,

@@ -9,6 +9,7 @@ use haypile_engine::Peer;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -124,7 +125,7 @@ impl Accepted {
                 (Reader::Unix(reader), Writer::Unix(writer))
             }
             Accepted::Tls(greeted) => {
-                let (reader, writer) = halves::split(greeted.socket, greeted.session)?;
+                let (reader, writer) = halves::split(greeted.socket, greeted.session.into(), Vec::new())?;
                 (Reader::Tls(reader), Writer::Tls(writer))
             }
         })
@@ -138,11 +139,28 @@ pub fn reunite(reader: Reader, writer: Writer) -> Option<io::Result<Socket>> {
             let whole = reader.reunite(writer).map_err(|_| io::Error::other("the halves are of two connections"));
             Some(whole.and_then(TcpStream::into_std).map(Socket::from))
         }
-        (Reader::Tls(reader), Writer::Tls(writer)) => Some(
-            halves::reunite(reader, writer)
-                .map(|(tcp, session, read)| Encrypted::new(tcp, session.into(), read).into()),
-        ),
+        (Reader::Tls(reader), Writer::Tls(writer)) => {
+            Some(halves::reunite(reader, writer).map(|(tcp, session, read)| Encrypted::new(tcp, session, read).into()))
+        }
         _ => None,
+    }
+}
+
+/// Registers a connection that threads had with this thread's event loop. Nobody else has it.
+pub fn halves_of(socket: Socket) -> io::Result<(Reader, Writer)> {
+    let in_use = || io::Error::other("the connection is in use");
+    match socket {
+        Socket::Plain(tcp) => {
+            let tcp = Arc::into_inner(tcp).ok_or_else(in_use)?;
+            tcp.set_nonblocking(true)?;
+            Accepted::Tcp(tcp).into_halves()
+        }
+        Socket::Encrypted(encrypted) => {
+            let (tcp, session, read) = Arc::into_inner(encrypted).ok_or_else(in_use)?.into_parts();
+            tcp.set_nonblocking(true)?;
+            let (reader, writer) = halves::split(tcp, session, read)?;
+            Ok((Reader::Tls(reader), Writer::Tls(writer)))
+        }
     }
 }
 
@@ -199,6 +217,20 @@ impl Writer {
         if let Writer::Tls(half) = self {
             half.say_goodbye();
         }
+    }
+
+    /// Tells the other side that nothing more comes; it may go on sending.
+    pub fn finish(&self) {
+        let shutdown = |socket: socket2::SockRef<'_>| socket.shutdown(std::net::Shutdown::Write);
+        // This fails only for a connection that has ended by itself.
+        let _ = match self {
+            Writer::Tcp(half) => shutdown(half.as_ref().into()),
+            Writer::Unix(half) => shutdown(half.as_ref().into()),
+            Writer::Tls(half) => {
+                half.say_goodbye();
+                Ok(())
+            }
+        };
     }
 
     /// Ends the connection at once, in both directions; a task that waits for it to be writable is woken.

@@ -6,9 +6,9 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Act, Answer, Failover, Host, Role, SessionChange, Wait, WaitKind};
+use crate::host::{Act, Answer, Failover, Host, Library, Role, SessionChange, Wait, WaitKind};
 use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
-use haypile_resp::Reply;
+use haypile_resp::{Protocol, Reply};
 use std::time::Duration;
 
 pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, REPLCONF, FAILOVER, WAIT, WAITAOF];
@@ -114,6 +114,7 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
             let words = (1..args.len()).map(|at| args.get(at).to_vec()).collect();
             return Ok(Answer::with(Reply::None, SessionChange::HandOver(words)));
         }
+        b"haypile-proxy" => return proxy(host, args),
         _ => {}
     }
     if args.len().is_multiple_of(2) {
@@ -126,6 +127,37 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
         }
     }
     Ok(Reply::ok().into())
+}
+
+/// Makes the connection that of a client which has come by another member of the group that this server leads:
+/// `REPLCONF haypile-proxy group user database protocol name library version no-evict no-touch`.
+fn proxy(host: &mut dyn Host, args: Args) -> Result<Answer> {
+    let text = |at: usize| String::from_utf8_lossy(args.get(at)).into_owned();
+    if args.len() != 11 {
+        return Err(Error::Syntax);
+    }
+    if !host.user().is_unrestricted() {
+        return Err(Error::text("NOPERM a member that hands clients on needs a user with all rights"));
+    }
+    if host.led_group() != Some(text(2)) {
+        return Err(Error::text("CLUSTERDOWN this server does not lead the group"));
+    }
+    let user = host.let_in(args.get(3))?;
+    let user = user.ok_or_else(|| Error::text(format!("WRONGPASS the leader has no user '{}'", text(3))))?;
+    let database = text(4).parse().ok().filter(|index| *index < host.databases()).ok_or(Error::Syntax)?;
+    let protocol = if args.is(5, "3") { Protocol::Resp3 } else { Protocol::Resp2 };
+    let changes = [
+        SessionChange::Login(user),
+        SessionChange::Database(database),
+        SessionChange::Protocol(protocol),
+        SessionChange::Name(args.get(6).to_vec()),
+        SessionChange::Library(Library::Name, args.get(7).to_vec()),
+        SessionChange::Library(Library::Version, args.get(8).to_vec()),
+        SessionChange::NoEvict(args.is(9, "yes")),
+        SessionChange::NoTouch(args.is(10, "yes")),
+        SessionChange::Proxied,
+    ];
+    Ok(Answer { reply: Reply::ok(), acts: changes.map(Into::into).into() })
 }
 
 const FAILOVER: Command = Command {

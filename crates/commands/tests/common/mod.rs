@@ -119,6 +119,7 @@ impl Session {
             SessionChange::NoTouch(on) => self.done.push(format!("no-touch {on}")),
             SessionChange::Track(options) => self.tracking = options,
             SessionChange::CacheNext => self.caches_next = true,
+            SessionChange::Proxied => self.done.push("proxied".to_owned()),
             SessionChange::Monitor => self.done.push("monitor".to_owned()),
             SessionChange::Close => self.closing = true,
             SessionChange::HandOver(words) => self.handed_over = Some(words),
@@ -209,6 +210,10 @@ impl Users for Session {
 
     fn user(&self) -> &Arc<User> {
         self.user.as_ref().unwrap_or_else(|| self.default_user.get_or_init(|| self.users().default_user().clone()))
+    }
+
+    fn let_in(&self, name: &[u8]) -> Result<Option<Arc<User>>> {
+        Ok(self.users().get(name).cloned())
     }
 
     fn fresh_rights(&self) -> Fresh {
@@ -398,6 +403,10 @@ impl Replication for Session {
     }
 
     fn hello(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    fn led_group(&self) -> Option<String> {
         None
     }
 }

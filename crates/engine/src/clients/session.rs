@@ -47,6 +47,8 @@ pub struct State {
     pub no_touch: bool,
     /// READONLY: the client reads what a member of a group has that does not lead, however old that is.
     pub reads_here: bool,
+    /// The client has come by another member of the group, which hands its bytes on.
+    pub proxied: bool,
     /// The client is shown all commands: MONITOR.
     pub monitors: bool,
     pub subscriptions: Arc<Subscriptions>,
@@ -63,7 +65,7 @@ pub struct State {
     pub reload: Option<Reload>,
     /// The running command gives the server's group an order.
     pub order: Option<GroupOrder>,
-    /// The connection goes to replication, which answers these words.
+    /// The connection leaves its event loop: to whoever answers these words, or to the group's leader.
     pub handed_over: Option<Vec<Vec<u8>>>,
     /// The acts that the client's event loop carries out once the command, or its block, has taken effect.
     pub(crate) effects: Vec<Effect>,

@@ -53,6 +53,11 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| number(engine, |facts| facts.rebuilds),
         "How often this server opened its data again, without what the group did not agree on.",
     ),
+    gauge(
+        "raft_proxied_clients",
+        |engine| engine.group.proxied_clients(),
+        "Clients whose connections go on to the leader: `raft-follower-proxy`.",
+    ),
     text(
         "raft_fault",
         |engine| of(engine, |facts| facts.fault.clone().unwrap_or_default(), String::new()),

@@ -5,7 +5,8 @@ use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
-use crate::run::group::Runner;
+use crate::run::group::{Leader, Runner};
+use crate::run::proxy::{begins_at_leader, can_go, words_of};
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::log::Context;
 use haypile_commands::host::Paused;
@@ -26,7 +27,36 @@ pub(crate) enum Checked {
     Answered(Next),
 }
 
+/// Where a call goes that this member of a group does not run.
+enum Away {
+    /// Nowhere: its client is told this error.
+    Refused(String),
+    /// To the leader, with its client's connection, as these words say.
+    Proxied(Vec<Vec<u8>>),
+    /// The member by which its client has come knows better: the connection ends.
+    Closed,
+}
+
 impl Engine {
+    /// Returns where a call goes that this member does not run; `why` is the error if that is nowhere.
+    #[cold]
+    fn away(&self, session: &Session, why: String) -> Away {
+        if session.state.proxied && why.starts_with("MOVED") {
+            return Away::Closed;
+        }
+        self.proxied(session).map_or(Away::Refused(why), Away::Proxied)
+    }
+
+    /// Returns the words with which a client's connection goes to the leader, if it does.
+    #[cold]
+    fn proxied(&self, session: &Session) -> Option<Vec<Vec<u8>>> {
+        if !can_go(session) || !self.settings.config().raft.proxies {
+            return None;
+        }
+        let Leader::At(address) = self.group.leader_now() else { return None };
+        Some(words_of(session, address, self.group.facts()?.group))
+    }
+
     /// CLIENT UNPAUSE: what was held goes on, on all event loops.
     pub(crate) fn unpause(&self) {
         self.checks.unpause();
@@ -40,6 +70,19 @@ impl Engine {
 }
 
 impl WorkerState {
+    /// Ends a call here that another member runs, if it is run at all.
+    #[cold]
+    fn send_away(&mut self, engine: &Engine, session: &mut Session, away: Away, out: &mut Vec<u8>) -> Checked {
+        match away {
+            Away::Refused(why) => Checked::Answered(self.refuse(engine, session, Reply::error(why), out)),
+            Away::Closed => Checked::Answered(Next::Close),
+            Away::Proxied(words) => {
+                session.state.handed_over = Some(words);
+                Checked::Held(Next::HandOver)
+            }
+        }
+    }
+
     /// Looks at a request because one of the bits is set, in the order in which Redis does.
     #[cold]
     pub(crate) fn check(
@@ -86,8 +129,8 @@ impl WorkerState {
             let text = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
             return self.deny(engine, session, entry, call.args, text, out);
         }
-        if let Some(text) = redirected(engine, session, entry, call.args) {
-            return Checked::Answered(self.refuse(engine, session, Reply::error(text), out));
+        if let Some(away) = redirected(engine, session, entry, call.args) {
+            return self.send_away(engine, session, away, out);
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Checked::Go;
@@ -193,9 +236,9 @@ impl WorkerState {
     }
 }
 
-/// Returns the error of a call that another member of a consensus group has to run; notes those that this one runs as
-/// the leader. EXEC is what the commands of its block are; another member does not know the block, which ends.
-fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<'_>) -> Option<String> {
+/// Returns where a call goes that another member of a consensus group has to run; notes those that this one runs as the
+/// leader. EXEC is what the commands of its block are; another member does not know the block, which ends.
+fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<'_>) -> Option<Away> {
     let bits = engine.checks.bits();
     (session.is_led, session.reads_beside) = (false, false);
     if bits & IN_GROUP == 0 {
@@ -213,6 +256,7 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
         _ => runner(entry, args),
     };
     match runner {
+        Runner::Any if !leads && begins_at_leader(session, entry) => engine.proxied(session).map(Away::Proxied),
         Runner::Any => None,
         Runner::Beside => {
             session.reads_beside = true;
@@ -223,12 +267,13 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
             session.led_calls += 1;
             None
         }
-        Runner::Other(text) => {
+        Runner::Other(why) => {
+            let away = engine.away(session, why);
             if matches!(entry.command.body, Body::Engine(Control::Exec)) {
                 session.multi = None;
                 engine.unwatch(session);
             }
-            Some(text)
+            Some(away)
         }
     }
 }

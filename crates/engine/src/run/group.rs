@@ -145,11 +145,38 @@ pub struct Group {
     is_member: AtomicBool,
     /// The member wants its data opened again: whatever keeps them open for long ends.
     wants_data: AtomicBool,
+    /// Clients whose connections go on to the leader.
+    proxied: AtomicU64,
+}
+
+/// A client whose connection goes on to the leader; it counts until this is dropped.
+pub struct Proxied<'a>(&'a Group);
+
+impl Drop for Proxied<'_> {
+    fn drop(&mut self) {
+        self.0.proxied.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Group {
     fn leader(&self) -> MutexGuard<'_, Leader> {
         lock(&self.leader)
+    }
+
+    /// Returns the member that leads, as far as this server knows.
+    pub fn leader_now(&self) -> Leader {
+        self.leader().clone()
+    }
+
+    /// Counts a client whose connection goes on to the leader.
+    pub fn count_proxied(&self) -> Proxied<'_> {
+        self.proxied.fetch_add(1, Ordering::Relaxed);
+        Proxied(self)
+    }
+
+    /// Returns the number of clients whose connections go on to the leader.
+    pub(crate) fn proxied_clients(&self) -> u64 {
+        self.proxied.load(Ordering::Relaxed)
     }
 
     /// Returns whether the server is in a group: from its start to its end.

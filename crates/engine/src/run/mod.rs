@@ -40,6 +40,7 @@ pub(crate) mod http;
 pub(crate) mod invalidate;
 pub(crate) mod limit;
 pub(crate) mod monitor;
+pub(crate) mod proxy;
 pub(crate) mod publish;
 pub(crate) mod room;
 pub(crate) mod subscribing;

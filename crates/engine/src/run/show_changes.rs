@@ -102,6 +102,7 @@ impl WorkerState {
             names: Arc::new(names),
             effects,
             no_evict: session.state.no_evict,
+            proxied: session.state.proxied,
             is_local: session.state.is_local,
             ..fresh
         };

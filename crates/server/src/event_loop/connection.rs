@@ -6,6 +6,7 @@
 //! socket does not take at once.
 
 use crate::event_loop::hand_over::hand_over;
+use crate::event_loop::proxy::{goes_to_leader, hand_on};
 use crate::event_loop::rest::{Rest, SHORT_STEP_BYTES};
 use crate::event_loop::round::{Recent, SMALL_BYTES};
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
@@ -121,7 +122,7 @@ struct Lost;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Lost,
-    /// Replication has the connection from here on.
+    /// Others have the connection from here on.
     HandedOver,
 }
 
@@ -153,12 +154,18 @@ enum Sent {
 pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut reader: Reader) {
     let mut rest = Rest::default();
     // The loop ends when the client does, or when the connection is to be closed.
-    let end = connection.run(&event_loop, &mut reader, &mut rest).await;
-    connection.lost.set(true);
-    let (words, names) = {
+    let mut end = connection.run(&event_loop, &mut reader, &mut rest).await;
+    let (mut words, names) = {
         let session = &mut connection.state.borrow_mut().session;
         (session.take_handed_over(), session.names())
     };
+    if let Some(words) = words.take_if(|words| goes_to_leader(words)) {
+        // Until its leader says so it is idle for no one.
+        connection.last_active_us.set(u64::MAX);
+        hand_on(&event_loop, &connection, &mut reader, &rest, words).await;
+        end = Err(End::Lost);
+    }
+    connection.lost.set(true);
     event_loop.forget(&connection);
     if end != Err(End::HandedOver) {
         connection.writer.say_goodbye();
@@ -800,6 +807,11 @@ impl Connection {
         let Turns { since_us, commands, waited } = self.turns.take();
         let histogram = if waited { &counters.waited_us } else { &counters.inline_us };
         histogram.add(now_us.saturating_sub(since_us), commands);
+    }
+
+    /// Returns the half that writes, for a connection that is handed on.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     /// Returns the half that writes.

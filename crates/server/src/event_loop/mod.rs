@@ -11,6 +11,7 @@
 
 mod connection;
 mod hand_over;
+mod proxy;
 mod rest;
 mod round;
 

@@ -27,7 +27,7 @@ use crate::replication::Replication;
 use crate::socket::Socket;
 use crate::tls::Tls;
 use haypile_config::Config;
-use haypile_engine::Engine;
+use haypile_engine::{Engine, Leader};
 use haypile_log::History;
 use haypile_raft::{Configuration, Options, Reads, Rounds};
 use haypile_store::Store;
@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// The time between looks for copies that nobody fetches any more.
 const TIDY: Duration = Duration::from_secs(1);
@@ -81,6 +82,8 @@ pub struct Raft {
     replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
+    /// Told when another member leads, or this one.
+    leaders: watch::Sender<()>,
 }
 
 /// The place of a member in its group.
@@ -184,6 +187,7 @@ impl Raft {
             replication: replication.clone(),
             running: Mutex::default(),
             mailboxes: mailboxes.clone(),
+            leaders: watch::Sender::new(()),
         });
         if let Some(identity) = Identity::of(config)? {
             identity.keep(&config.dir).map_err(|error| {
@@ -253,6 +257,16 @@ impl Raft {
     #[inline]
     pub fn is_member(&self) -> bool {
         self.is_member.load(Ordering::Acquire)
+    }
+
+    /// Returns who leads, as far as this server knows.
+    pub fn leader(&self) -> Leader {
+        self.engine.group.leader_now()
+    }
+
+    /// Returns what is told when that changes.
+    pub fn leader_changes(&self) -> watch::Receiver<()> {
+        self.leaders.subscribe()
     }
 
     /// Returns the round that proves what has been read by now; None where nothing can prove it.

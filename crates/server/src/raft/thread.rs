@@ -287,6 +287,7 @@ impl<'a> Turns<'a> {
             tracing::info!("term {}: {role:?}, leader {leader:?}", self.member.standing().term);
             self.raft.serves.store(role == Role::Leader, Ordering::Release);
             self.raft.engine.set_leader(leader);
+            self.raft.leaders.send_replace(());
         } else if !is_tick {
             return;
         }

@@ -4,7 +4,7 @@
 //! most. When nothing more is to be written, `Writer::flush` sends them.
 
 use crate::tls::{feed, records_max, records_of};
-use rustls::ServerConnection;
+use rustls::Connection;
 use std::cell::{Cell, RefCell};
 use std::io::{self, Error, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ thread_local! {
     static ENCRYPTED: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-type Shared = Rc<RefCell<ServerConnection>>;
+type Shared = Rc<RefCell<Connection>>;
 
 pub struct Reader {
     half: tcp::OwnedReadHalf,
@@ -40,18 +40,18 @@ pub struct Writer {
     records_left: Cell<u64>,
 }
 
-/// Parts a connection whose handshake is done.
-pub fn split(socket: std::net::TcpStream, mut session: ServerConnection) -> io::Result<(Reader, Writer)> {
+/// Parts a connection whose handshake is done; `rest` was read behind that, and is encrypted.
+pub fn split(socket: std::net::TcpStream, mut session: Connection, rest: Vec<u8>) -> io::Result<(Reader, Writer)> {
     session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
     let (reader, writer) = TcpStream::from_std(socket)?.into_split();
     let records_left = Cell::new(records_max(session.negotiated_cipher_suite()));
     let session = Rc::new(RefCell::new(session));
-    let reader = Reader { half: reader, session: session.clone(), rest: Vec::new() };
+    let reader = Reader { half: reader, session: session.clone(), rest };
     Ok((reader, Writer { half: writer, session, records_left }))
 }
 
 /// Puts the halves together again.
-pub fn reunite(reader: Reader, writer: Writer) -> io::Result<(std::net::TcpStream, ServerConnection, Vec<u8>)> {
+pub fn reunite(reader: Reader, writer: Writer) -> io::Result<(std::net::TcpStream, Connection, Vec<u8>)> {
     let Reader { half, session, rest } = reader;
     let (write_half, shared) = writer.into_parts();
     drop(session);
@@ -72,7 +72,7 @@ impl Reader {
                 return Poll::Ready(Ok(()));
             }
             if !self.rest.is_empty() {
-                let taken = feed(&mut **session, &self.rest)?;
+                let taken = feed(&mut session, &self.rest)?;
                 self.rest.drain(..taken);
                 if self.rest.is_empty() {
                     // It may have been long.
@@ -90,7 +90,7 @@ impl Reader {
                 if bytes.is_empty() {
                     return Poll::Ready(Ok(true));
                 }
-                let taken = feed(&mut **session, bytes)?;
+                let taken = feed(&mut session, bytes)?;
                 self.rest.extend_from_slice(&bytes[taken..]);
                 Poll::Ready(Ok(false))
             });
@@ -105,7 +105,7 @@ impl Reader {
 }
 
 /// Moves decrypted bytes into a buffer; whether the client has said that no more come.
-fn take_plain(session: &mut ServerConnection, buf: &mut ReadBuf<'_>) -> io::Result<bool> {
+fn take_plain(session: &mut Connection, buf: &mut ReadBuf<'_>) -> io::Result<bool> {
     while buf.remaining() > 0 {
         match session.reader().read(buf.initialize_unfilled()) {
             Ok(0) => return Ok(true),
@@ -162,7 +162,7 @@ impl Writer {
     }
 }
 
-fn write_encrypted(session: &mut ServerConnection, half: &tcp::OwnedWriteHalf) -> io::Result<()> {
+fn write_encrypted(session: &mut Connection, half: &tcp::OwnedWriteHalf) -> io::Result<()> {
     while session.wants_write() {
         session.write_tls(&mut Now(half))?;
     }

@@ -19,7 +19,7 @@ use haypile_config::{AuthClients, Config, KeyFiles, Settings};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, ConnectionCommon, RootCertStore, ServerConfig, SupportedCipherSuite};
+use rustls::{ClientConfig, Connection, RootCertStore, ServerConfig, SupportedCipherSuite};
 use std::io::{self, Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub fn not_configured() -> io::Error {
 }
 
 /// Gives a session encrypted bytes, as many as it takes before what it has decrypted is read; returns their number.
-fn feed<S>(session: &mut ConnectionCommon<S>, bytes: &[u8]) -> io::Result<usize> {
+fn feed(session: &mut Connection, bytes: &[u8]) -> io::Result<usize> {
     let mut rest = bytes;
     while !rest.is_empty() {
         match session.read_tls(&mut rest) {

@@ -82,6 +82,14 @@ impl Encrypted {
         Ok(Encrypted::new(tcp, session.into(), Vec::new()))
     }
 
+    /// Returns the socket, the session, and encrypted bytes that were read and the session has not had.
+    pub fn into_parts(self) -> (TcpStream, Connection, Vec<u8>) {
+        let Incoming { mut bytes, taken, filled } = self.incoming.into_inner().unwrap_or_else(PoisonError::into_inner);
+        bytes.truncate(filled);
+        bytes.drain(..taken);
+        (self.tcp, self.session.into_inner().unwrap_or_else(PoisonError::into_inner), bytes)
+    }
+
     fn session(&self) -> MutexGuard<'_, Connection> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,10 +159,7 @@ impl Incoming {
     /// Gives the session what has come, as far as it takes it.
     fn feed(&mut self, session: &mut Connection) -> io::Result<()> {
         let bytes = &self.bytes[self.taken..self.filled];
-        self.taken += match session {
-            Connection::Client(session) => feed(session, bytes)?,
-            Connection::Server(session) => feed(session, bytes)?,
-        };
+        self.taken += feed(session, bytes)?;
         Ok(())
     }
 }

@@ -52,6 +52,8 @@ pub enum SessionChange {
     /// The client is content with what a member of a group has that does not lead.
     ReadsHere(bool),
     NoTouch(bool),
+    /// The client has come by another member of the server's group, which hands its bytes on.
+    Proxied,
     /// Tells the client of keys that change, by these options; None ends that.
     Track(Option<TrackingOptions>),
     /// The client has said by CLIENT CACHING what the next command's keys are to it.
@@ -60,7 +62,7 @@ pub enum SessionChange {
     Monitor,
     /// Closes the connection after the reply of the running command.
     Close,
-    /// Hands the connection to replication, which answers these words of REPLCONF.
+    /// Hands the connection to the server, which answers these words of REPLCONF.
     HandOver(Vec<Vec<u8>>),
     /// Begins a subscription that the client does not have.
     Subscribe(Channels, Arc<[u8]>),

@@ -9,6 +9,9 @@ pub trait Replication {
 
     /// The words with which the server answers another one that wants to follow it; None if it cannot be followed.
     fn hello(&self) -> Option<Vec<String>>;
+
+    /// The name of the consensus group that the server leads; None if it leads none.
+    fn led_group(&self) -> Option<String>;
 }
 
 /// The part that a server has in replication. Offsets are indexes of the log.

@@ -26,6 +26,12 @@ pub trait Users {
     /// connections as it may.
     fn login(&self, name: &[u8], password: &[u8]) -> Result<Option<Arc<User>>>;
 
+    /// The user of this name, if it may log in, for a client that has logged in as it elsewhere.
+    ///
+    /// # Errors
+    /// The user has as many connections as it may.
+    fn let_in(&self, name: &[u8]) -> Result<Option<Arc<User>>>;
+
     /// Whether so many bytes of passwords may be hashed at once.
     ///
     /// # Errors

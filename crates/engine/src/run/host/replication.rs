@@ -1,5 +1,6 @@
 //! Replication, as ROLE and REPLCONF ask for it.
 
+use crate::run::group::Leader;
 use crate::run::host::SessionHost;
 use crate::run::replication::facts::Link;
 use haypile_commands::host::{Replication, Role};
@@ -30,5 +31,10 @@ impl Replication for SessionHost<'_, '_> {
 
     fn hello(&self) -> Option<Vec<String>> {
         self.engine.replication.hello()
+    }
+
+    fn led_group(&self) -> Option<String> {
+        let leads = self.engine.group.leader_now() == Leader::Here;
+        self.engine.group.facts().filter(|_| leads).map(|facts| facts.group)
     }
 }

@@ -33,15 +33,13 @@ impl Users for SessionHost<'_, '_> {
     fn login(&self, name: &[u8], password: &[u8]) -> Result<Option<Arc<User>>> {
         self.check_hashed_bytes(password.len())?;
         let Some(user) = self.users().get(name).filter(|user| user.accepts(password)).cloned() else { return Ok(None) };
-        let has_seat = self.state.seat.as_ref().is_some_and(|seat| seat.usage.user == *user.name());
-        let connections_max = user.limits().connections;
-        if connections_max > 0 && !has_seat {
-            let usage = self.engine.accounts.usage(&user);
-            if usage.connections() >= connections_max {
-                usage.turned_away.add_shared(1);
-                return Err(Error::text(no_seat(&user)));
-            }
-        }
+        self.check_seat(&user)?;
+        Ok(Some(user))
+    }
+
+    fn let_in(&self, name: &[u8]) -> Result<Option<Arc<User>>> {
+        let Some(user) = self.users().get(name).filter(|user| user.is_enabled()).cloned() else { return Ok(None) };
+        self.check_seat(&user)?;
         Ok(Some(user))
     }
 
@@ -64,6 +62,23 @@ impl Users for SessionHost<'_, '_> {
 }
 
 impl SessionHost<'_, '_> {
+    /// Whether one more connection may log in as this user.
+    ///
+    /// # Errors
+    /// The user has as many as it may.
+    fn check_seat(&self, user: &User) -> Result<()> {
+        let has_seat = self.state.seat.as_ref().is_some_and(|seat| seat.usage.user == *user.name());
+        let connections_max = user.limits().connections;
+        if connections_max > 0 && !has_seat {
+            let usage = self.engine.accounts.usage(user);
+            if usage.connections() >= connections_max {
+                usage.turned_away.add_shared(1);
+                return Err(Error::text(no_seat(user)));
+            }
+        }
+        Ok(())
+    }
+
     /// Shows a change of users to the commands behind it in the same block. All others see it when the block has taken
     /// effect.
     pub(super) fn draft_users(&mut self, act: &Act) {
