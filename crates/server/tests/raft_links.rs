@@ -9,11 +9,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Bytes a second in each direction of a connection.
-const RATE: usize = 4 << 20;
+const RATE: usize = 512 << 10;
 
 /// Hands on what comes, at the rate of a slow connection, until either side ends.
 fn hand_on(mut from: TcpStream, mut to: TcpStream) {
-    let mut buffer = vec![0; 64 << 10];
+    let mut buffer = vec![0; 16 << 10];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
         std::thread::sleep(Duration::from_secs_f64(bytes as f64 / RATE as f64));
         if to.write_all(&buffer[..bytes]).is_err() {
@@ -41,7 +41,7 @@ fn slow(to: u16) -> u16 {
 }
 
 #[test]
-fn a_value_that_takes_longer_than_an_election_timeout_ends_no_term() {
+fn an_entry_that_takes_longer_than_an_election_timeout_ends_no_term() {
     let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
     let known_by = ports.iter().map(|port| slow(*port)).collect();
     let group = Group::start_behind(ports, known_by, &[]);
@@ -49,8 +49,8 @@ fn a_value_that_takes_longer_than_an_election_timeout_ends_no_term() {
     group.settle();
     let mut client = group.client(leader);
     let term = raft(&mut client, "term");
-    // Six seconds, or ten election timeouts.
-    let value = vec![b'x'; 6 * RATE];
+    // Entries of a megabyte, each of which takes two seconds, or three election timeouts.
+    let value = vec![b'x'; 8 * RATE];
     assert_eq!(client.ask_words(&[b"SET", b"key", &value]), "+OK\r\n");
     assert_eq!(client.ask("STRLEN key"), format!(":{}\r\n", value.len()));
     assert_eq!([raft(&mut client, "role"), raft(&mut client, "term")], ["leader".to_owned(), term]);
