@@ -29,6 +29,9 @@ const IN_FLIGHT_MAX: usize = 256;
 /// more.
 const FILL_TIMEOUTS: usize = 10;
 
+/// The context of a follower's word to its leader that it hears it; those of rounds are longer.
+const HEARS: &[u8] = b"hears";
+
 /// Terms that are further ahead than this are none that elections have come to.
 const TERMS_AHEAD_MAX: u64 = 1 << 32;
 
@@ -323,9 +326,10 @@ impl<M: Machine> Member<M> {
         if message.get_msg_type() == MessageType::MsgSnapshot {
             return self.hear_of_copy(message);
         }
-        if self.may_have_forgotten(&message) || self.may_have_leased(&message) {
+        if self.may_have_forgotten(&message) || self.may_have_leased(&message) || self.hears(&message) {
             return Ok(());
         }
+        let raft = &self.raw.raft;
         // Raft would hand on what is asked of a leader that leads no more, in the name of the one who asks.
         if message.get_msg_type() == MessageType::MsgReadIndex && raft.state != StateRole::Leader {
             return Ok(());
@@ -368,26 +372,33 @@ impl<M: Machine> Member<M> {
         self.work()
     }
 
-    /// Bytes of a long message of this member have come, and not yet all: it is there, and what it says is on its way.
-    /// Heartbeats are behind them.
-    pub fn on_bytes_of(&mut self, id: u64) -> Result<(), Fault> {
+    /// Bytes of a leader's message of this term have come, and not yet all: it is there, and its heartbeats are behind
+    /// them. It is told that this member is there, too.
+    pub fn on_bytes_of(&mut self, id: u64, term: u64) -> Result<(), Fault> {
         let raft = &mut self.raw.raft;
-        match raft.state {
-            StateRole::Leader => {
-                if let Some(of) = raft.mut_prs().get_mut(id) {
-                    of.recent_active = true;
-                }
-            }
-            StateRole::Follower if raft.leader_id == id => {
-                raft.election_elapsed = 0;
-                let (from, term, commit) = (raft.id, raft.term, raft.raft_log.committed);
-                let mut answer = Message { from, to: id, term, commit, ..Message::default() };
-                answer.set_msg_type(MessageType::MsgHeartbeatResponse);
-                self.send(vec![answer]);
-            }
-            _ => {}
+        if raft.state == StateRole::Follower && raft.leader_id == id && raft.term == term {
+            raft.election_elapsed = 0;
+            let (from, context) = (raft.id, HEARS.to_vec().into());
+            let mut word = Message { from, to: id, term, context, ..Message::default() };
+            word.set_msg_type(MessageType::MsgHeartbeatResponse);
+            self.send(vec![word]);
         }
         self.work()
+    }
+
+    /// Takes the word of a member that hears a long message of this leader. It is none for Raft, which would send again
+    /// what is on its way.
+    fn hears(&mut self, message: &Message) -> bool {
+        let hears = message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.context[..] == *HEARS;
+        let raft = &mut self.raw.raft;
+        if hears
+            && raft.state == StateRole::Leader
+            && raft.term == message.term
+            && let Some(of) = raft.mut_prs().get_mut(message.from)
+        {
+            of.recent_active = true;
+        }
+        hears
     }
 
     /// A message to this member was lost.

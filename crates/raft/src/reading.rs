@@ -76,9 +76,13 @@ impl<M: Machine> Member<M> {
         }
     }
 
-    /// Whether a vote is asked of a member that has begun so lately that a leader may still have a lease of it.
+    /// Whether a vote, for another member or for itself, is asked of a member that has begun so lately that a leader
+    /// may still have a lease of it.
     pub(crate) fn may_have_leased(&self, message: &Message) -> bool {
-        let asks = matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        let asks = matches!(
+            message.get_msg_type(),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote | MessageType::MsgTimeoutNow
+        );
         asks && self.ticks < self.leased_ticks
     }
 

@@ -143,6 +143,11 @@ impl Envelope {
         self.message.from
     }
 
+    /// Returns the term of its sender.
+    pub fn term(&self) -> u64 {
+        self.message.term
+    }
+
     /// Appends the bytes of this message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let message = &self.message;
@@ -171,6 +176,16 @@ impl Envelope {
         }
         seal(&mut out[at..], self.entries.iter().map(|entry| entry.bytes.len() as u64).sum());
         self.entries.iter().for_each(|entry| out.extend_from_slice(&entry.bytes));
+    }
+
+    /// Returns the term of the message with entries whose beginning this is; None of other bytes.
+    pub fn begun_in(bytes: &[u8]) -> Option<u64> {
+        let head_bytes = u32_at(bytes.get(..FRONT_BYTES)?, 4) as usize;
+        let head = bytes.get(FRONT_BYTES..FRONT_BYTES.checked_add(head_bytes)?)?;
+        let is_sound =
+            head_bytes >= FIXED_BYTES && crc32fast::hash(&bytes[4..FRONT_BYTES + head_bytes]) == u32_at(bytes, 0);
+        let (message, spans) = decode_head(head).ok().filter(|_| is_sound)?;
+        (!spans.is_empty()).then_some(message.term)
     }
 
     /// Reads the message at the beginning of `bytes`, and how many they are; None if there is more to come.

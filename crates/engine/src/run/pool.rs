@@ -8,7 +8,6 @@ use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Pending, State, What, Work};
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
-use crate::keys::gate::StoreGate;
 use crate::keys::locks::{CLAIMS_MAX, HeldFor, Parked, Turn};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
@@ -452,7 +451,6 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     let engine = guest.engine;
     let needs = guest.pending.needs(&engine.table, store);
     let (mut guest, admitted) = admit(guest, engine, &needs)?;
-    let version = engine.store_version();
     let Guest { session, inbox, pending, state, .. } = &mut guest;
     // From in here it is not exchanged.
     let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
@@ -471,13 +469,12 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     };
     let ran = pending.work.run(engine, &store, *session, state, call, TxnBuffers::default(), place);
     drop(admitted);
-    let gate = StoreGate { index: ran.gate, version };
     Some(match ran.reply {
         Ok(reply) => {
             let Guest { session, mut state, .. } = guest;
             let reply = encoded_if_long(engine.carry_out(session, &mut state, reply, was_block), state.protocol);
             let (called, waiter) = (ran.called, ran.waiter);
-            Finished { gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
+            Finished { gate: ran.gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
         }
         Err(Stop::NeedsLocks) => {
             guest.pending.lacked += 1;
@@ -490,7 +487,7 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
         }
         Err(stop) => {
             let reply = guest.pending.work.refusal(stop);
-            Finished { gate, was_block, was_locked, ..Finished::plain(before, reply) }
+            Finished { gate: ran.gate, was_block, was_locked, ..Finished::plain(before, reply) }
         }
     })
 }

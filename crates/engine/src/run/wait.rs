@@ -305,7 +305,7 @@ impl WorkerState {
                 let reply = engine.carry_out(session.id, &mut state, reply, pending.work.is_block());
                 session.state = state;
                 self.count_block(engine, session, ran.called);
-                self.show_changes(engine, session, ran.gate);
+                self.show_earlier_changes(engine, session, ran.gate);
                 if let Some(waiter) = ran.waiter {
                     return self.wait_for_keys(engine, session, waiter, out);
                 }
@@ -330,7 +330,8 @@ impl WorkerState {
         if pending.work.is_block() {
             engine.unwatch(session);
         }
-        self.reply(engine, session, reply, ran.gate, out)
+        engine.depend_on_earlier(session, ran.gate);
+        self.reply(engine, session, reply, Index(0), out)
     }
 
     /// Defers the command: it is left where what it waits for will find it.

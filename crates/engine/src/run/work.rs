@@ -6,6 +6,7 @@
 
 use crate::clients::session::{Block, Pending, Queued, State, Work};
 use crate::clients::statistics::Called;
+use crate::keys::gate::StoreGate;
 use crate::keys::locks::{Claims, Hold, Visits};
 use crate::keys::waiters::{Waiter, in_ms};
 use crate::run::engine::Engine;
@@ -22,7 +23,6 @@ use haypile_commands::table::WaitFn;
 use haypile_commands::{
     self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried,
 };
-use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::hash;
@@ -42,7 +42,7 @@ pub(crate) struct Needs {
 pub(crate) struct Ran {
     pub reply: Result<Reply, Stop>,
     /// The newest record that the reply depends on.
-    pub gate: Index,
+    pub gate: StoreGate,
     pub buffers: TxnBuffers,
     /// The rows that a run in `Mode::Load` has read.
     pub pins: Pins,
@@ -250,8 +250,8 @@ impl Work {
         missing.extend(found.keys.into_iter().map(|(hash, exclusive)| Lacking { hash, exclusive }));
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
         drop(service);
-        let pins = txn.take_pins();
-        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing, alone: found.alone }
+        let (pins, gate, alone) = (txn.take_pins(), engine.gate_at(txn.gate()), found.alone);
+        Ran { reply, gate, buffers: txn.finish(), pins, called, waiter, missing, alone }
     }
 
     /// Tries a command that waits where it finds nothing. One that has waited before leaves no trace then.

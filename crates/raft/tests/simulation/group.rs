@@ -468,6 +468,10 @@ impl<'s> Group<'s> {
     fn deliver(&mut self) {
         while let Some((to, terms, envelope)) = self.network.deliver() {
             if matches!(&self.lives[to], Life::Up(up) if up.terms == terms) {
+                if self.random.chance(5) {
+                    // It takes long to come, whatever has come before.
+                    self.call(to, |member| member.on_bytes_of(envelope.from(), envelope.term()));
+                }
                 self.call(to, |member| member.receive(envelope));
             }
         }

@@ -1,7 +1,7 @@
 //! The inbox of a member, which other threads fill: messages of the others, progress of its log, lost messages.
 
 use haypile_raft::Envelope;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,10 @@ const BYTES_MAX: usize = 64 << 20;
 struct State {
     messages: VecDeque<(Envelope, usize)>,
     bytes: usize,
-    /// Members to which a message was lost, and members of which bytes of a message have come that is not whole.
+    /// Members to which a message was lost; and members of which bytes of a message with entries have come that is not
+    /// whole, each with its term.
     lost: BTreeSet<u64>,
-    sending: BTreeSet<u64>,
+    sending: BTreeMap<u64, u64>,
     /// The end of a fetch: the last entry of the copy, if there is one.
     fetched: Option<Option<(u64, u64)>>,
     progress: bool,
@@ -43,7 +44,7 @@ pub struct Inbox {
 pub struct Told {
     pub messages: Vec<Envelope>,
     pub lost: BTreeSet<u64>,
-    pub sending: BTreeSet<u64>,
+    pub sending: BTreeMap<u64, u64>,
     /// A fetch has ended; with the last entry of the copy, term and number, if it has brought one.
     pub fetched: Option<Option<(u64, u64)>>,
     /// The log has got further, reads wait, or there are orders.
@@ -72,10 +73,10 @@ impl Inbox {
         }
     }
 
-    /// Bytes of a member's message have come, and not yet all.
-    pub fn on_bytes_of(&self, from: u64) {
+    /// Bytes of a member's message with entries, of this term, have come, and not yet all.
+    pub fn on_bytes_of(&self, from: u64, term: u64) {
         let mut state = self.state();
-        if state.sending.insert(from) {
+        if state.sending.insert(from, term).is_none() {
             self.filled.notify_one();
         }
     }

@@ -3,7 +3,7 @@
 use crate::raft::identity::unlike;
 use crate::raft::{Place, Raft, lock};
 use crate::socket::Socket;
-use haypile_raft::{Incoming, Post};
+use haypile_raft::{Envelope, Incoming, Post};
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -147,12 +147,12 @@ impl Raft {
             if came == 0 {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
             }
-            // Of a message that takes longer than an election timeout to come.
-            if filled > 0 && told.elapsed() >= self.tick {
-                told = Instant::now();
-                self.inbox.on_bytes_of(from);
-            }
             filled += came;
+            // They may be of a message that takes longer than an election timeout to come.
+            if told.elapsed() >= self.tick {
+                told = Instant::now();
+                Envelope::begun_in(&buffer[..filled]).into_iter().for_each(|term| self.inbox.on_bytes_of(from, term));
+            }
         }
     }
 }

@@ -171,8 +171,8 @@ impl<'a> Turns<'a> {
         for id in told.lost {
             self.member.on_unreachable(id)?;
         }
-        for id in told.sending {
-            self.member.on_bytes_of(id)?;
+        for (id, term) in told.sending {
+            self.member.on_bytes_of(id, term)?;
         }
         if told.progress {
             self.member.on_progress()?;

@@ -48,6 +48,10 @@ impl Engine {
     pub fn hear(&self, told: &Told) -> bool {
         let version = self.store_version();
         let Some(index) = self.store().map(|store| store.log().last()) else { return false };
+        // While data are exchanged a message is dropped, as it is where event loops are behind.
+        if self.store_version() != version {
+            return false;
+        }
         let gate = StoreGate { index, version };
         let is_heard = !self.is_congested(0);
         if is_heard {

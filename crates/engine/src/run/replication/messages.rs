@@ -6,6 +6,7 @@
 use crate::clients::pubsub::Payload;
 use crate::keys::gate::StoreGate;
 use crate::sync::{Mutex, lock};
+use haypile_log::Index;
 use haypile_store::KeyEvent;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ impl Listener {
     }
 
     /// Takes the messages that may be sent behind this record, until they have `bytes_max` bytes. One load where there
-    /// is none. Those that tell of an earlier store are dropped: its records may have been taken back.
+    /// is none. Those that tell of records of an earlier store are dropped: they may have been taken back.
     pub fn take_through(&self, sent: StoreGate, bytes_max: usize) -> Vec<Told> {
         if !self.has_some.load(Ordering::Acquire) {
             return Vec::new();
@@ -95,7 +96,7 @@ impl Listener {
             && let Some((gate, told)) = queue.messages.pop_front_if(|(gate, _)| is_due(gate))
         {
             queue.bytes -= told.bytes();
-            if gate.version < sent.version {
+            if gate.version < sent.version && gate.index > Index(0) {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
@@ -172,7 +173,6 @@ impl Listeners {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use haypile_log::Index;
     use haypile_types::event;
 
     const VERSION: u64 = 2;
@@ -213,10 +213,11 @@ mod tests {
     fn messages_that_tell_of_an_earlier_store_are_dropped() {
         let listener = listener();
         let of = |version, index| StoreGate { index: Index(index), version };
-        [(1, 9), (VERSION, 3), (VERSION, 4), (3, 1)].iter().for_each(|(version, index)| {
+        [(1, 9), (1, 0), (VERSION, 3), (VERSION, 4), (3, 1)].iter().for_each(|(version, index)| {
             listener.push(of(*version, *index), message(b"a"));
         });
-        assert_eq!(listener.take_through(at(3), usize::MAX).len(), 1, "what the store of then had is not known");
+        let taken = listener.take_through(at(3), usize::MAX).len();
+        assert_eq!(taken, 2, "what the store of then had is not known, but one that tells of nothing is sent");
         assert_eq!(listener.take_dropped(), 1);
         assert_eq!(listener.take_through(of(3, 1), usize::MAX).len(), 1);
         assert_eq!((listener.take_dropped(), listener.has_some()), (1, false));
