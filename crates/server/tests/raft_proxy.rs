@@ -102,7 +102,7 @@ fn a_client_is_the_user_that_it_has_logged_in_as() {
     let mut liar = group.client(leader);
     assert_eq!(liar.ask("AUTH alice secret"), "+OK\r\n");
     let name = raft(&mut liar, "group");
-    let words = |group: &str, user: &str| format!("REPLCONF haypile-proxy {group} {user} 0 2 \"\" \"\" \"\" no no");
+    let words = |group: &str, user: &str| format!("REPLCONF haypile-proxy {group} {user} 0 2 \"\" \"\" \"\" no no yes");
     assert!(liar.ask(&words(&name, "default")).starts_with("-NOPERM a member"));
     let mut member = group.client(leader);
     assert!(member.ask(&words(&name, "nobody")).starts_with("-WRONGPASS"));
@@ -110,6 +110,35 @@ fn a_client_is_the_user_that_it_has_logged_in_as() {
     assert_eq!(member.ask("REPLCONF haypile-proxy x"), "-ERR syntax error\r\n");
     assert_eq!(member.ask(&words(&name, "alice")), "+OK\r\n");
     assert_eq!(member.ask("ACL WHOAMI"), "$5\r\nalice\r\n");
+    // Who has given no password elsewhere is nobody here where one is asked for.
+    let mut another = group.client(leader);
+    assert_eq!(another.ask("CONFIG SET requirepass password"), "+OK\r\n");
+    let open = words(&name, "default").replace("no yes", "no no");
+    assert_eq!(another.ask(&open), "-NOAUTH Authentication required.\r\n");
+    assert_eq!(another.ask(&words(&name, "default")), "+OK\r\n");
+}
+
+#[test]
+fn a_client_of_another_host_is_none_of_the_leaders() {
+    let (group, leader, mut client) = group(&["--enable-debug-command", "local"]);
+    assert!(group.client(leader).ask("DEBUG DIGEST").starts_with('+'));
+    assert_eq!(client.ask("SET key value"), "+OK\r\n");
+    assert!(client.ask("DEBUG DIGEST").starts_with("-ERR DEBUG command not allowed"), "the leader cannot see its host");
+}
+
+#[test]
+fn a_client_that_has_gone_to_the_leader_hears_for_nobody() {
+    let (group, leader, mut hears) = group(&[]);
+    let id = hears.ask("CLIENT ID").trim_start_matches(':').trim().to_owned();
+    assert_eq!(hears.ask("SET key value"), "+OK\r\n");
+    group.settle();
+    let mut reads = group.client((leader + 1) % 3);
+    assert_eq!(reads.ask("READONLY"), "+OK\r\n");
+    assert_eq!(reads.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
+    assert_eq!(reads.ask("GET key"), "$5\r\nvalue\r\n");
+    assert_eq!(hears.ask("SET key other"), "+OK\r\n");
+    wait_until("it is told that nobody hears", || reads.ask("CLIENT TRACKINGINFO").contains("broken_redirect"));
+    assert_eq!(hears.ask("GET key"), "$5\r\nother\r\n", "no message is among its replies");
 }
 
 #[test]
@@ -154,6 +183,6 @@ fn a_leader_that_hands_over_ends_the_connections_of_others() {
     let to = leader + 1;
     assert_eq!(group.client(leader).ask(&format!("RAFT.TRANSFER-LEADER {}", (to % 3) + 1)), "+OK\r\n");
     wait_until("its connection has ended", || client.try_ask("PING").is_none());
-    let mut again = group.client(leader);
-    assert_eq!(again.ask("GET key"), "$5\r\nvalue\r\n", "the former leader hands on, too");
+    let value = Some("$5\r\nvalue\r\n".to_owned());
+    wait_until("the former leader hands on, too", || group.client(leader).try_ask("GET key") == value);
 }

@@ -522,6 +522,14 @@ fn a_group_goes_over_tls_and_its_members_log_in() {
     fill(&mut servers[0].client(), 500, 1500);
     let long = "x".repeat(5 << 20);
     assert_eq!(servers[0].client().ask_words(&[b"SET", b"long", long.as_bytes()]), "+OK\r\n");
+    // Or handed on to it, where the user of the members may act for all.
+    assert_eq!(servers[1].client().ask("CONFIG SET raft-follower-proxy yes"), "+OK\r\n");
+    assert!(servers[1].client().ask("GET x").starts_with("-NOPERM a member "));
+    assert_eq!(servers[0].client().ask("ACL SETUSER peer allcommands allkeys allchannels"), "+OK\r\n");
+    let mut handed_on = servers[1].client();
+    assert_eq!(handed_on.ask_words(&[b"APPEND", b"long", long.as_bytes()]), format!(":{}\r\n", 2 * long.len()));
+    assert_eq!(handed_on.ask("GET long"), format!("${}\r\n{long}{long}\r\n", 2 * long.len()));
+    assert_eq!(handed_on.ask_words(&[b"SET", b"long", long.as_bytes()]), "+OK\r\n");
     servers.remove(leader).kill();
     wait_until("another one leads", || servers.iter().any(|server| role(server) == "leader"));
     let next = servers.iter().position(|server| role(server) == "leader").expect("one was found");

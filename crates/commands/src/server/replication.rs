@@ -7,6 +7,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Act, Answer, Failover, Host, Library, Role, SessionChange, Wait, WaitKind};
+use crate::session::client::client_name;
 use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
 use haypile_resp::{Protocol, Reply};
 use std::time::Duration;
@@ -114,7 +115,7 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
             let words = (1..args.len()).map(|at| args.get(at).to_vec()).collect();
             return Ok(Answer::with(Reply::None, SessionChange::HandOver(words)));
         }
-        b"haypile-proxy" => return proxy(host, args),
+        b"haypile-proxy" if !host.is_in_block() => return proxy(host, args),
         _ => {}
     }
     if args.len().is_multiple_of(2) {
@@ -130,10 +131,10 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
 }
 
 /// Makes the connection that of a client which has come by another member of the group that this server leads:
-/// `REPLCONF haypile-proxy group user database protocol name library version no-evict no-touch`.
+/// `REPLCONF haypile-proxy group user database protocol name library version no-evict no-touch has-password`.
 fn proxy(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let text = |at: usize| String::from_utf8_lossy(args.get(at)).into_owned();
-    if args.len() != 11 {
+    if args.len() != 12 {
         return Err(Error::Syntax);
     }
     if !host.user().is_unrestricted() {
@@ -144,15 +145,19 @@ fn proxy(host: &mut dyn Host, args: Args) -> Result<Answer> {
     }
     let user = host.let_in(args.get(3))?;
     let user = user.ok_or_else(|| Error::text(format!("WRONGPASS the leader has no user '{}'", text(3))))?;
+    if !args.is(11, "yes") && !user.is_open() {
+        return Err(Error::text("NOAUTH Authentication required."));
+    }
+    let names = [client_name(args.get(6))?, client_name(args.get(7))?, client_name(args.get(8))?];
     let database = text(4).parse().ok().filter(|index| *index < host.databases()).ok_or(Error::Syntax)?;
     let protocol = if args.is(5, "3") { Protocol::Resp3 } else { Protocol::Resp2 };
     let changes = [
         SessionChange::Login(user),
         SessionChange::Database(database),
         SessionChange::Protocol(protocol),
-        SessionChange::Name(args.get(6).to_vec()),
-        SessionChange::Library(Library::Name, args.get(7).to_vec()),
-        SessionChange::Library(Library::Version, args.get(8).to_vec()),
+        SessionChange::Name(names[0].to_vec()),
+        SessionChange::Library(Library::Name, names[1].to_vec()),
+        SessionChange::Library(Library::Version, names[2].to_vec()),
         SessionChange::NoEvict(args.is(9, "yes")),
         SessionChange::NoTouch(args.is(10, "yes")),
         SessionChange::Proxied,

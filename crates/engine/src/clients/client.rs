@@ -16,7 +16,7 @@ use haypile_commands::{CommandId, Table};
 use haypile_resp::Protocol;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Where a client is connected from and to.
@@ -82,6 +82,8 @@ pub struct Client {
     pub message_bytes: AtomicUsize,
     /// All that it takes.
     pub(crate) footprint: Footprint,
+    /// The connection goes on to the leader of a group.
+    is_handed_on: AtomicBool,
     /// The facts of a connection of replication; None for a client.
     pub(crate) peer_server: Option<PeerServer>,
 }
@@ -180,6 +182,7 @@ impl Client {
             messages: AtomicUsize::new(0),
             message_bytes: AtomicUsize::new(0),
             footprint: Footprint::default(),
+            is_handed_on: AtomicBool::new(false),
             peer_server: None,
         }
     }
@@ -255,6 +258,17 @@ impl Client {
     #[inline]
     pub fn note_read(&self, now_ms: u64) {
         self.footprint.note_read(now_ms);
+    }
+
+    /// Notes that the client's connection goes on to the leader of a group: it is sent nothing from here any more.
+    pub(crate) fn hand_on(&self) {
+        self.is_handed_on.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client's connection goes on to the leader of a group.
+    #[inline]
+    pub fn is_handed_on(&self) -> bool {
+        self.is_handed_on.load(Ordering::Relaxed)
     }
 
     /// Whether it is being closed because clients take too much together: it is sent nothing any more.

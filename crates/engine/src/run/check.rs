@@ -9,6 +9,7 @@ use crate::run::group::{Leader, Runner};
 use crate::run::proxy::{begins_at_leader, can_go, words_of};
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::log::Context;
+use haypile_acl::user::DEFAULT;
 use haypile_commands::host::Paused;
 use haypile_commands::rights::Requested;
 use haypile_commands::{Body, Control, Entry, Flag};
@@ -54,7 +55,9 @@ impl Engine {
             return None;
         }
         let Leader::At(address) = self.group.leader_now() else { return None };
-        Some(words_of(session, address, self.group.facts()?.group))
+        // Without a password a client can only be the default user.
+        let has_password = !self.accounts.default_user().is_open() || **session.state.user.name() != *DEFAULT;
+        Some(words_of(session, address, self.group.facts()?.group, has_password))
     }
 
     /// CLIENT UNPAUSE: what was held goes on, on all event loops.
@@ -77,6 +80,7 @@ impl WorkerState {
             Away::Refused(why) => Checked::Answered(self.refuse(engine, session, Reply::error(why), out)),
             Away::Closed => Checked::Answered(Next::Close),
             Away::Proxied(words) => {
+                session.client.hand_on();
                 session.state.handed_over = Some(words);
                 Checked::Held(Next::HandOver)
             }

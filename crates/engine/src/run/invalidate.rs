@@ -1,5 +1,6 @@
 //! Messages of client-side caching: reads that are noted, and clients that are told of changes.
 
+use crate::clients::client::Client;
 use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Payload;
 use crate::clients::session::State;
@@ -87,7 +88,8 @@ impl Engine {
     /// Sends a message about keys, or about all of them, to a client or to the one that it redirects to.
     pub(crate) fn send_invalidation(&self, tracker: &Tracker, keys: Option<Arc<Payload>>, gate: StoreGate) {
         let redirect = tracker.options.redirect;
-        let (session, worker) = match (redirect, self.clients.get(redirect)) {
+        let listens = |client: &Arc<Client>| !client.is_handed_on();
+        let (session, worker) = match (redirect, self.clients.get(redirect).filter(listens)) {
             (0, _) => (tracker.session, tracker.worker),
             (_, Some(client)) => (client.id, client.worker),
             (_, None) => {

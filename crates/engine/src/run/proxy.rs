@@ -23,8 +23,9 @@ pub(crate) fn can_go(session: &Session) -> bool {
     !waits && !state.proxied && state.replies == Replies::On
 }
 
-/// Returns the words with which a client's connection goes to the leader of a group, at this address.
-pub(crate) fn words_of(session: &Session, address: String, group: String) -> Vec<Vec<u8>> {
+/// Returns the words with which a client's connection goes to the leader of a group, at this address. `has_password`:
+/// the client has given one, or a certificate.
+pub(crate) fn words_of(session: &Session, address: String, group: String, has_password: bool) -> Vec<Vec<u8>> {
     let state = &session.state;
     let flag = |is_set: bool| if is_set { b"yes".to_vec() } else { b"no".to_vec() };
     vec![
@@ -39,6 +40,7 @@ pub(crate) fn words_of(session: &Session, address: String, group: String) -> Vec
         state.names.library_version.clone(),
         flag(state.no_evict),
         flag(state.no_touch),
+        flag(has_password),
     ]
 }
 

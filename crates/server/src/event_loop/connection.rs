@@ -160,9 +160,9 @@ pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut re
         (session.take_handed_over(), session.names())
     };
     if let Some(words) = words.take_if(|words| goes_to_leader(words)) {
-        // Until its leader says so it is idle for no one.
-        connection.last_active_us.set(u64::MAX);
-        hand_on(&event_loop, &connection, &mut reader, &rest, words).await;
+        if end == Err(End::HandedOver) {
+            hand_on(&event_loop, &connection, &mut reader, std::mem::take(&mut rest), words).await;
+        }
         end = Err(End::Lost);
     }
     connection.lost.set(true);
@@ -410,7 +410,7 @@ impl Connection {
     }
 
     /// Counts the bytes that were read and have not run.
-    fn show_input(&self, event_loop: &EventLoop, rest: &Rest) {
+    pub fn show_input(&self, event_loop: &EventLoop, rest: &Rest) {
         self.client.input_bytes.store(rest.len(), Ordering::Relaxed);
         if self.client.input_capacity.swap(rest.capacity(), Ordering::Relaxed) != rest.capacity() {
             self.count(event_loop, &self.state.borrow());
@@ -598,6 +598,8 @@ impl Connection {
                     self.wake();
                 }
             }
+            // A message among the bytes of the leader would be taken for a part of them.
+            Delivery::Push { .. } if self.client.is_handed_on() => {}
             // The order to close may stand behind many messages.
             Delivery::Push { .. } if self.client.is_evicted() => {
                 self.close(&mut state.output);
@@ -750,7 +752,8 @@ impl Connection {
     /// Closes the connection if its client has sent nothing for so long; one that waits for us is not idle.
     pub fn close_if_idle(&self, now_us: u64, timeout_us: u64) {
         let mut state = self.state.borrow_mut();
-        let is_idle = now_us.saturating_sub(self.last_active_us.get()) > timeout_us;
+        // The leader says whether one that is handed on is idle.
+        let is_idle = now_us.saturating_sub(self.last_active_us.get()) > timeout_us && !self.client.is_handed_on();
         if is_idle && !state.session.is_waiting() && !state.session.listens() {
             self.close(&mut state.output);
         }
@@ -812,6 +815,11 @@ impl Connection {
     /// Returns the half that writes, for a connection that is handed on.
     pub fn writer(&self) -> &Writer {
         &self.writer
+    }
+
+    /// Ready when the client is gone, or is to be.
+    pub fn poll_lost(&self) -> Poll<()> {
+        if self.lost.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Returns the half that writes.

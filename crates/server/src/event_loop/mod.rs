@@ -157,6 +157,8 @@ pub fn run(
         // Commands that have run get their replies, as far as these are durable and the sockets take them.
         event_loop.end_of_tick();
     });
+    // A client may be on its way to a leader that does not answer.
+    runtime.shutdown_background();
     Ok(())
 }
 

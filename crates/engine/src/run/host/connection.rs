@@ -70,7 +70,7 @@ impl SessionHost<'_, '_> {
             }
             SessionChange::NoEvict(on) => state.no_evict = on,
             SessionChange::ReadsHere(on) => state.reads_here = on,
-            SessionChange::Proxied => state.proxied = true,
+            SessionChange::Proxied => (state.proxied, state.is_local) = (true, false),
             SessionChange::Close => state.closing = true,
             SessionChange::HandOver(words) => state.handed_over = Some(words),
             // A client that gets no replies at all skips none.
