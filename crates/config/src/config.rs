@@ -79,6 +79,8 @@ pub struct Raft {
     pub heartbeat_ms: u64,
     /// Whether a leader relies on a lease for reads.
     pub leases: bool,
+    /// Whether users are the group's, and not each member's own.
+    pub has_users: bool,
     /// Whether a member that does not lead hands clients on to the leader.
     pub proxies: bool,
     /// Whether a read on a member that does not lead waits until it misses nothing.
@@ -94,6 +96,7 @@ impl Raft {
             election_ms: fields.int("raft-election-timeout"),
             heartbeat_ms: fields.int("raft-heartbeat-interval"),
             leases: fields.choice("raft-read", RAFT_READS),
+            has_users: fields.choice("raft-users", RAFT_USERS),
             proxies: fields.bool("raft-follower-proxy"),
             reads_beside_miss_nothing: fields.choice("raft-follower-reads", FOLLOWER_READS),
             reads_when_down: fields.bool("cluster-allow-reads-when-down"),
@@ -514,6 +517,8 @@ const ENGINES: &[(&str, Engine)] = &[("rocksdb", Engine::RocksDb), ("memory", En
 /// Whether it is by a lease.
 const RAFT_READS: &[(&str, bool)] = &[("index", false), ("lease", true)];
 /// Whether they miss nothing.
+const RAFT_USERS: &[(&str, bool)] = &[("own", false), ("group", true)];
+
 const FOLLOWER_READS: &[(&str, bool)] = &[("stale", false), ("linearizable", true)];
 const ON_LATE_REPLICAS: &[(&str, OnLateReplicas)] =
     &[("refuse", OnLateReplicas::Refuse), ("go-on", OnLateReplicas::GoOn)];

@@ -244,6 +244,11 @@ impl<M: Machine> Member<M> {
         self.raw.raft.leader_id
     }
 
+    /// Returns the last record that the group has agreed on, as far as this member knows.
+    pub fn committed(&self) -> Index {
+        self.committed
+    }
+
     /// Returns the member's facts.
     pub fn standing(&self) -> Standing {
         let raft = &self.raw.raft;

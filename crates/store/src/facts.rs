@@ -31,6 +31,8 @@ pub(crate) fn is_fact_row(row: &[u8]) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     values: BTreeMap<Box<[u8]>, Arc<[u8]>>,
+    /// The newest record that changed each, also those that are gone.
+    changes: BTreeMap<Box<[u8]>, Index>,
     /// The newest record that changed one.
     pub(crate) changed_at: Index,
 }
@@ -43,6 +45,12 @@ impl Facts {
     /// Returns names and values, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<[u8]>)> {
         self.values.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// Returns the newest record that changed one whose name begins so; 0 where there is none.
+    pub fn changed_at_of(&self, prefix: &[u8]) -> Index {
+        let of = self.changes.range(Box::from(prefix)..).take_while(|(name, _)| name.starts_with(prefix));
+        of.map(|(_, index)| *index).max().unwrap_or(Index(0))
     }
 
     pub(crate) fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
@@ -71,6 +79,8 @@ impl KnownFacts {
             let facts = Arc::make_mut(&mut now);
             facts.set(name, value);
             facts.changed_at = facts.changed_at.max(index);
+            let at = facts.changes.entry(name.into()).or_default();
+            *at = index.max(*at);
         }
     }
 }

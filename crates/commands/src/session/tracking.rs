@@ -19,6 +19,7 @@ pub(super) const TRACKING: Command = Command {
     complexity: "O(1). Some options may introduce additional complexity.",
     body: Body::Act(tracking),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
+    begins_at_leader: true,
     ..Command::USUAL
 };
 

@@ -18,6 +18,7 @@ const MULTI: Command = Command {
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
     runs_in_multi: true,
     keeps_caching: true,
+    begins_at_leader: true,
     ..Command::USUAL
 };
 

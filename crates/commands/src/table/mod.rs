@@ -63,6 +63,11 @@ pub struct Command {
     pub rests_on_rows: bool,
     /// The command leaves what CLIENT CACHING has said to the one behind it.
     pub keeps_caching: bool,
+    /// The command begins something that a Raft group's leader goes on with, for a client that it serves by way of
+    /// another member.
+    pub begins_at_leader: bool,
+    /// The command changes users: a Raft group's leader runs it, where users are the group's.
+    pub changes_users: bool,
     /// The subscriptions that the command begins or ends.
     pub subscribes: Option<Subscribes>,
     /// The command sends a message to the channel that argument 1 names.
@@ -364,6 +369,8 @@ impl Command {
         runs_while_bound: false,
         rests_on_rows: false,
         keeps_caching: false,
+        begins_at_leader: false,
+        changes_users: false,
         subscribes: None,
         publishes: false,
         databases: Databases::Selected,

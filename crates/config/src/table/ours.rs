@@ -8,6 +8,7 @@ use crate::kind::{Kind, Zero};
 const ON_LATE_REPLICAS: &[(&str, u32)] = &[("refuse", 0), ("go-on", 1)];
 /// How a leader knows that a read misses nothing, and how reads beside it do.
 const RAFT_READS: &[(&str, u32)] = &[("index", 0), ("lease", 1)];
+const RAFT_USERS: &[(&str, u32)] = &[("own", 0), ("group", 1)];
 const FOLLOWER_READS: &[(&str, u32)] = &[("stale", 0), ("linearizable", 1)];
 /// The names and numbers of `crate::config::Durability`.
 pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];
@@ -42,6 +43,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("raft-heartbeat-interval", unit(5, 60_000, "milliseconds"), "100", "How often a leader says that it is there; less than half of `raft-election-timeout`.").immutable().ours(),
     Row::used("raft-read", Kind::Choice(RAFT_READS), "index", "How a leader knows that no other one has been elected when it replies to a read: `index` asks a majority each time, for all reads of a moment together; `lease` relies on its own clock and those of the others going alike for an election timeout. The same on all members.").immutable().ours(),
     Row::used("raft-follower-reads", Kind::Choice(FOLLOWER_READS), "stale", "What a client that has said READONLY reads on a member that does not lead: with `stale` what that one has, with `linearizable` all that was acknowledged before, for which it asks the leader.").ours(),
+    Row::used("raft-users", Kind::Choice(RAFT_USERS), "own", "Whether users are each member's `own`, as those of the nodes of a Redis Cluster, or the `group`'s: ACL SETUSER and DELUSER run on the leader, and take effect on all members. The same on all members, and not with `aclfile`.").immutable().ours(),
     Row::used("raft-follower-proxy", BOOL, "no", "Whether a member that does not lead hands the connections of its clients on to the leader, instead of telling them by MOVED where that is.").ours(),
     Row::used("flush-log-bytes", bytes(MIB), "256mb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
     Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours(),

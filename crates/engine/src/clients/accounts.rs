@@ -6,19 +6,28 @@
 
 use crate::clients::statistics::counters::Count;
 use crate::clients::usage::{Seat, Usage};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use arc_swap::ArcSwap;
 use haypile_acl::log::Entry;
 use haypile_acl::user::DEFAULT;
 use haypile_acl::{Catalog, Denial, Log, Reason, User, Users};
 use haypile_config::Settings;
-use std::collections::HashMap;
+use haypile_log::Index;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The users, and who was denied what.
 pub(crate) struct Accounts {
     catalog: Arc<Catalog>,
     users: ArcSwap<Users>,
+    /// The users upon which those of a group are put.
+    own: ArcSwap<Users>,
+    /// When each user of a group was made.
+    made: Mutex<BTreeMap<Vec<u8>, u64>>,
+    /// Whether a group says something of the default user.
+    has_group_default: AtomicBool,
+    /// The store and the record by which those of a group are known.
+    known: Mutex<Option<(u64, Index)>>,
     /// Held by a change, from its look at the users to their exchange.
     changing: Mutex<()>,
     log: Mutex<Log>,
@@ -47,6 +56,10 @@ impl Accounts {
         let users = Users::new(&catalog);
         Accounts {
             catalog,
+            own: ArcSwap::from_pointee(users.clone()),
+            made: Mutex::default(),
+            has_group_default: AtomicBool::new(false),
+            known: Mutex::default(),
             users: ArcSwap::from_pointee(users),
             changing: Mutex::default(),
             log: Mutex::default(),
@@ -114,10 +127,48 @@ impl Accounts {
         limited.map(|user| (user.clone(), self.usage(user))).collect()
     }
 
+    /// The users upon which those of a group are put.
+    pub fn own(&self) -> Arc<Users> {
+        self.own.load_full()
+    }
+
+    /// Has the users of now be these.
+    pub fn note_own(&self) {
+        self.own.store(self.users());
+        *lock(&self.known) = None;
+    }
+
+    /// Notes whether a group says something of the default user, whose password is `requirepass` otherwise.
+    pub fn set_group_default(&self, is_told: bool) {
+        self.has_group_default.store(is_told, Ordering::Relaxed);
+    }
+
+    /// The record through which the users of a group are known, of the store of this version.
+    pub fn known_through(&self, version: u64) -> Index {
+        lock(&self.known).filter(|(of, _)| *of == version).map_or(Index(0), |(_, through)| through)
+    }
+
+    /// Notes the store and the record by which the users of a group are known. Returns, if that is news, what was noted
+    /// by `note_made`.
+    pub fn note_group(&self, known: (u64, Index)) -> Option<BTreeMap<Vec<u8>, u64>> {
+        let is_news = lock(&self.known).replace(known) != Some(known);
+        is_news.then(|| lock(&self.made).clone())
+    }
+
+    /// Notes when each user of a group was made.
+    pub fn note_made(&self, made: BTreeMap<Vec<u8>, u64>) {
+        *lock(&self.made) = made;
+    }
+
     /// Gives the default user this password and no other, or lets it in without one if it is empty: `requirepass`.
     pub fn set_default_password(&self, password: &[u8]) {
         let changed = self.change(|users| {
-            users.put(users.default_user().with_only_password(password));
+            let mut own = Users::clone(&self.own());
+            own.put(own.default_user().with_only_password(password));
+            self.own.store(Arc::new(own));
+            if !self.has_group_default.load(Ordering::Relaxed) {
+                users.put(users.default_user().with_only_password(password));
+            }
             Ok::<(), std::convert::Infallible>(())
         });
         match changed {

@@ -9,7 +9,7 @@ use crate::run::backups::Waiter;
 use crate::run::engine::Engine;
 use crate::run::script::script_flags;
 use crate::sync::{Mutex, MutexGuard, lock};
-use haypile_commands::host::{GroupOrder, Reload, Role};
+use haypile_commands::host::{GroupOrder, Reload, Role, UserChange};
 use haypile_commands::{Access, Body, Control, Entry, Error, Flag};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
@@ -107,7 +107,12 @@ impl Order {
     fn tell(&mut self, outcome: Result<(), String>) {
         if let Some(waiter) = self.waiter.take() {
             waiter.tell(match outcome {
-                Ok(()) => Reply::ok(),
+                Ok(()) => match &self.what {
+                    GroupOrder::ChangeUsers { change: UserChange::Remove(names), .. } => {
+                        Reply::Integer(names.len() as i64)
+                    }
+                    _ => Reply::ok(),
+                },
                 Err(why) => Reply::error(format!("ERR {}", why.replace(['\r', '\n'], " "))),
             });
         }
@@ -394,7 +399,7 @@ impl Engine {
     /// `reads_here` that its client has said READONLY.
     #[inline]
     pub(crate) fn runner(&self, entry: &Entry, args: resp::Args<'_>, leads: bool, reads_here: bool) -> Runner {
-        match is_about_data(entry) {
+        match is_about_data(entry) || entry.command.changes_users && self.has_group_users() {
             false => Runner::Any,
             true if leads => Runner::Leader,
             true => self.runner_beside_leader(entry, args, reads_here),
@@ -427,7 +432,7 @@ impl Engine {
             Body::Script(by) if entry.command.access != Access::Read => {
                 script_flags(self, by, args).is_none_or(|flags| flags.no_writes)
             }
-            _ => !entry.flags.has(Flag::Write),
+            _ => !entry.flags.has(Flag::Write) && !entry.command.changes_users,
         }
     }
 
@@ -456,6 +461,7 @@ impl Engine {
     /// A text for people: nothing has happened.
     pub fn found_group(&self, members: &[u8]) -> Result<(), String> {
         let store = self.store().ok_or("the data are not loaded")?;
+        self.forget_group_users(&store)?;
         store.found_group(members)
     }
 

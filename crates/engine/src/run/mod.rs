@@ -27,6 +27,7 @@ pub(crate) mod pool;
 pub(crate) mod backups;
 pub(crate) mod expiry;
 pub(crate) mod group;
+pub(crate) mod group_users;
 pub(crate) mod migrate;
 pub(crate) mod reload;
 pub(crate) mod replication;

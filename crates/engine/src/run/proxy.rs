@@ -4,8 +4,8 @@
 //! the client has said before, its user among that, the leader is told in front of them.
 
 use crate::clients::session::Session;
+use haypile_commands::Entry;
 use haypile_commands::host::Replies;
-use haypile_commands::{Body, Control, Entry};
 use haypile_resp::Protocol;
 
 /// The option of REPLCONF by which a member tells the leader for which client a connection is; and the first of the
@@ -46,6 +46,5 @@ pub(crate) fn words_of(session: &Session, address: String, group: String, has_pa
 
 /// Whether a call needs no leader, and those behind it do: a block, and the keys that a client is told of.
 pub(crate) fn begins_at_leader(session: &Session, entry: &Entry) -> bool {
-    let begins = matches!(entry.command.body, Body::Engine(Control::Multi)) || entry.full_name == "client|tracking";
-    begins && !session.state.reads_here
+    entry.command.begins_at_leader && !session.state.reads_here
 }

@@ -31,6 +31,7 @@ impl Engine {
             Ok(())
         });
         exchanged.expect("nothing was refused");
+        self.accounts.note_own();
     }
 
     /// Changes the users. A client of a removed user is closed, `own` after its reply.
@@ -145,7 +146,9 @@ impl Engine {
         if self.settings.config().aclfile.is_some() {
             return Vec::new();
         }
-        self.users().iter().map(|user| user.line()).collect()
+        // Those of a group are in its data.
+        let users = if self.has_group_users() { self.accounts.own() } else { self.users() };
+        users.iter().map(|user| user.line()).collect()
     }
 }
 

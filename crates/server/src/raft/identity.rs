@@ -119,6 +119,9 @@ pub fn check(config: &Config) -> Result<(), String> {
     if config.engine == haypile_config::Engine::Memory {
         return Err("a member of a Raft group keeps its data: it and 'engine memory' exclude each other".into());
     }
+    if config.raft.has_users && config.aclfile.is_some() {
+        return Err("'raft-users group' keeps users in the data: it and 'aclfile' exclude each other".into());
+    }
     if 2 * config.raft.heartbeat_ms > config.raft.election_ms {
         return Err("'raft-heartbeat-interval' is more than half of 'raft-election-timeout'".into());
     }

@@ -1,6 +1,7 @@
 //! A member's log and data: the engine's store, whose records take effect under the locks of their keys.
 
 use crate::datadir;
+use haypile_commands::host::UserChange;
 use haypile_engine::{Engine, FollowerLocks, Leader};
 use haypile_log::{Index, Kind, Log, Reader, Record};
 use haypile_raft::{Fault, Machine};
@@ -80,6 +81,19 @@ impl<'a> Data<'a> {
     /// Returns why no writes are taken, if they are not.
     pub fn refusal(&self) -> Option<String> {
         self.store().refusal_of_disk().map(|refusal| refusal.to_string())
+    }
+
+    /// Changes the group's users, as its leader; returns the record.
+    ///
+    /// # Errors
+    /// A text for people: nothing has happened.
+    pub fn change_users(&self, change: &UserChange) -> Result<Index, String> {
+        self.engine.change_group_users(change)
+    }
+
+    /// Returns the record through which changes of the group's users have taken effect here.
+    pub fn users_through(&self) -> Index {
+        self.engine.group_users_through()
     }
 
     fn store(&self) -> &Store {

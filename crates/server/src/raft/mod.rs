@@ -28,7 +28,7 @@ use crate::socket::Socket;
 use crate::tls::Tls;
 use haypile_config::Config;
 use haypile_engine::{Engine, Leader};
-use haypile_log::History;
+use haypile_log::{History, Index};
 use haypile_raft::{Configuration, Options, Reads, Rounds};
 use haypile_store::Store;
 use std::collections::BTreeMap;
@@ -217,6 +217,7 @@ impl Raft {
         let before = lock(&self.member).replace(place.clone());
         assert!(before.is_none(), "a server is in one group");
         self.is_member.store(true, Ordering::Release);
+        self.engine.begin_group_users();
         self.engine.group.set_facts(thread::known(&place));
     }
 
@@ -294,6 +295,8 @@ impl Raft {
     /// A thread cannot be started.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
         let Some(place) = lock(&self.member).clone() else { return Ok(()) };
+        // All that data have which do not lead is agreed on.
+        self.engine.look_at_group_users(Index(u64::MAX));
         let options = &place.options;
         if options.members.get(options.id).is_none() {
             tracing::info!("'raft-peers' names no member {}: it waits for RAFT.NODE ADD", options.id);

@@ -25,6 +25,10 @@ impl Orders {
                 member.change(&Change::Add { id: *id, address: address.clone() })?
             }
             GroupOrder::RemoveMember { id } => member.change(&Change::Remove { id: *id })?,
+            GroupOrder::ChangeUsers { change, record } if member.role() == Role::Leader => {
+                member.machine().change_users(change).map(|made| *record = Some(made.0))
+            }
+            GroupOrder::ChangeUsers { .. } => Err("this member leads no more".into()),
             GroupOrder::Begin { .. } | GroupOrder::Join { .. } => Err("this server is in a Raft group already".into()),
             GroupOrder::Reset => unreachable!("who ends the member carries it out"),
             GroupOrder::TransferLead { to } => match target(member, *to) {
@@ -55,6 +59,10 @@ impl Orders {
                 GroupOrder::AddMember { id, .. } => member.configuration().get(*id).is_some(),
                 GroupOrder::RemoveMember { id } => member.configuration().get(*id).is_none(),
                 GroupOrder::TransferLead { to } => *to == Some(standing.leader),
+                GroupOrder::ChangeUsers { record, .. } => {
+                    let through = member.machine().users_through();
+                    standing.role == Role::Leader && record.is_some_and(|record| record <= through.0)
+                }
                 GroupOrder::Begin { .. } | GroupOrder::Join { .. } | GroupOrder::Reset => false,
             };
             let waits_for_other = matches!(order.what, GroupOrder::TransferLead { .. });

@@ -152,6 +152,7 @@ impl<'a> Turns<'a> {
             next_tick = next_tick.max(now);
             self.hear(told)?;
             self.release_reads();
+            self.raft.engine.look_at_group_users(self.member.committed());
             self.take_orders()?;
             self.look_at_peers();
             self.look_for_copy();

@@ -8,6 +8,7 @@
 use crate::apply::staged::ROWS_AT_ONCE;
 use crate::apply::{Effects, Latching, OneLatch, ParsedEffects, Write, Written, latch_all, parse};
 use crate::databases::CountChanges;
+use crate::facts::fact_row;
 use crate::objects::lease_row;
 use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
@@ -240,8 +241,22 @@ impl Store {
         self.objects.issue(mode == Mode::Disk, lease)?.ok_or(Stop::Long)
     }
 
+    /// Writes facts that no transaction looks at, which needs no lock, or removes them; returns the record.
+    ///
+    /// # Errors
+    /// The store does not lead, or the log has no room: nothing has happened.
+    pub fn put_facts(&self, facts: &[(Vec<u8>, Option<Vec<u8>>)], mode: Mode) -> Result<Index, Stop> {
+        let rows: Vec<_> = facts.iter().map(|(name, value)| (fact_row(name), value)).collect();
+        let rows: Vec<(&[u8], Option<&[u8]>)> = rows.iter().map(|(row, value)| (&row[..], value.as_deref())).collect();
+        self.put_system_at(&rows, mode)
+    }
+
     /// Writes system rows of the store's own as a record.
     pub(crate) fn put_system(&self, rows: &[(&[u8], Option<&[u8]>)], mode: Mode) -> Result<(), Stop> {
+        self.put_system_at(rows, mode).map(drop)
+    }
+
+    fn put_system_at(&self, rows: &[(&[u8], Option<&[u8]>)], mode: Mode) -> Result<Index, Stop> {
         let mut body = Body::new();
         for (row, value) in rows {
             match value {
@@ -249,8 +264,7 @@ impl Store {
                 None => body.delete(&[row]),
             };
         }
-        self.commit_own(body.bytes(), crate::now_ms(), mode)?;
-        Ok(())
+        self.commit_own(body.bytes(), crate::now_ms(), mode)
     }
 
     /// Takes room in the log for a record with this body: the part of a commit that may fail or wait.

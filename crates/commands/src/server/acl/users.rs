@@ -22,6 +22,7 @@ pub(super) const SETUSER: Command = Command {
     syntax: "username [rule...]",
     complexity: "O(N). Where N is the number of rules provided.",
     body: Body::Act(setuser),
+    changes_users: true,
     flags: FLAGS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     history: &[("6.2.0", "Added Pub/Sub channel patterns."), ("7.0.0", "Added selectors and key based permissions.")],
@@ -60,6 +61,7 @@ pub(super) const DELUSER: Command = Command {
     syntax: "username...",
     complexity: "O(1) amortized time considering the typical user.",
     body: Body::Act(deluser),
+    changes_users: true,
     flags: FLAGS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..Command::USUAL

@@ -37,12 +37,26 @@ pub enum GroupOrder {
         /// Whether that is so although it has keys.
         forces: bool,
     },
+    /// Changes the group's users; the number of the record, when it is made.
+    ChangeUsers {
+        change: UserChange,
+        record: Option<u64>,
+    },
     /// Has the server be in no group any more, of which it is the only member; its data stay.
     Reset,
     /// Has this member lead, or one that has most.
     TransferLead {
         to: Option<u64>,
     },
+}
+
+/// A change of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserChange {
+    /// Gives a user these rules, in order, and makes it if it is not there.
+    Set { name: Vec<u8>, rules: Vec<Vec<u8>> },
+    /// Removes users and closes their clients.
+    Remove(Vec<Vec<u8>>),
 }
 
 /// A change of the client's session or of the server.

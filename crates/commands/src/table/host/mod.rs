@@ -22,7 +22,7 @@ mod storage;
 mod tracking;
 mod users;
 
-pub use act::{Act, Answer, GroupOrder};
+pub use act::{Act, Answer, GroupOrder, UserChange};
 pub use clients::{ClientFilter, ClientType, Clients, Paused};
 pub use cluster::{Cluster, ClusterFacts, ClusterNode};
 pub use config::Config;

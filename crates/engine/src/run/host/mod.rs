@@ -22,7 +22,7 @@ use crate::clients::pubsub::Payload;
 use crate::clients::session::{Effect, State};
 use crate::run::engine::Engine;
 use crate::run::held_back;
-use haypile_commands::host::{Act, Answer, Clock, Host, Rows};
+use haypile_commands::host::{Act, Answer, Clock, Host, Rows, UserChange};
 use haypile_commands::{Error, Result, Table};
 use haypile_resp::Reply;
 use haypile_store::{Stop, Txn};
@@ -67,6 +67,12 @@ impl SessionHost<'_, '_> {
                 }
                 Act::Reload(how) => self.state.reload = Some(how),
                 Act::Order(order) => self.state.order = Some(self.engine.expect_order(order)?),
+                Act::SetUser { name, rules } if self.engine.has_group_users() => {
+                    self.order_users(UserChange::Set { name, rules })?;
+                }
+                Act::DeleteUsers(names) if self.engine.has_group_users() && !names.is_empty() => {
+                    self.order_users(UserChange::Remove(names))?;
+                }
                 act @ (Act::SetUser { .. } | Act::DeleteUsers(_)) => {
                     if self.txn.is_some() {
                         self.draft_users(&act);

@@ -5,7 +5,7 @@ use crate::run::limit::no_seat;
 use crate::run::users::fresh_rights;
 use haypile_acl::log::Entry;
 use haypile_acl::{Fresh, User};
-use haypile_commands::host::{Act, Users};
+use haypile_commands::host::{Act, GroupOrder, UserChange, Users};
 use haypile_commands::{Error, Result};
 use haypile_store::Stop;
 use std::sync::Arc;
@@ -62,6 +62,17 @@ impl Users for SessionHost<'_, '_> {
 }
 
 impl SessionHost<'_, '_> {
+    /// Has the group change its users: the session waits for that.
+    pub(super) fn order_users(&mut self, change: UserChange) -> Result<()> {
+        if self.txn.is_some() {
+            // Rules with many bytes of passwords come here from the I/O pool.
+            let why = "ERR users of a Raft group cannot be changed inside a transaction, nor by 64 KB of rules";
+            return Err(Error::text(why));
+        }
+        self.state.order = Some(self.engine.expect_order(GroupOrder::ChangeUsers { change, record: None })?);
+        Ok(())
+    }
+
     /// Whether one more connection may log in as this user.
     ///
     /// # Errors
