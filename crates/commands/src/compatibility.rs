@@ -151,6 +151,14 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_group_goes_on_without_any_one_of_its_members",
     },
     Difference {
+        commands: &["acl|setuser", "acl|deluser"],
+        what: "In a Raft group with `raft-users group` they run on the leader, and take effect on all members. They are \
+               refused between MULTI and EXEC, and with more than 64 KB of rules; who removes its own user is closed \
+               before the reply.",
+        why: "The users are the group's, which has to agree; without the directive they are each member's own, as in Redis.",
+        test: "users_of_a_group_are_the_same_on_all_members",
+    },
+    Difference {
         commands: &["select", "swapdb", "move"],
         what: "Members of a Raft group have all databases, and commands may name keys of several slots: there is no `CROSSSLOT`.",
         why: "One member has all slots; nothing has to be forbidden.",

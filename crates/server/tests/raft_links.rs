@@ -15,6 +15,7 @@ const RATE: usize = 512 << 10;
 fn hand_on(mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
+        // The sleep is the connection's slowness; nothing waits for it.
         std::thread::sleep(Duration::from_secs_f64(bytes as f64 / RATE as f64));
         if to.write_all(&buffer[..bytes]).is_err() {
             break;

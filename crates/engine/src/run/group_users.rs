@@ -1,7 +1,7 @@
 //! Users that are a Raft group's, not each member's own: `raft-users group`.
 //!
-//! What differs from the users with which a member started is in the data, as a fact for each user: its line, or
-//! nothing for one that was removed. The leader writes them, and every member acts by what the group has agreed on.
+//! Users are facts in the data, above those with which a member started: each its line, or nothing for one that was
+//! removed. The leader writes them, and every member acts by what the group has agreed on.
 
 use crate::run::engine::Engine;
 use crate::run::users::fresh_rights;

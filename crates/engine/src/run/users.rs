@@ -146,7 +146,7 @@ impl Engine {
         if self.settings.config().aclfile.is_some() {
             return Vec::new();
         }
-        // Those of a group are in its data.
+        // The users of a group are in its data.
         let users = if self.has_group_users() { self.accounts.own() } else { self.users() };
         users.iter().map(|user| user.line()).collect()
     }

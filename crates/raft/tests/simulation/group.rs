@@ -469,7 +469,7 @@ impl<'s> Group<'s> {
         while let Some((to, terms, envelope)) = self.network.deliver() {
             if matches!(&self.lives[to], Life::Up(up) if up.terms == terms) {
                 if self.random.chance(5) {
-                    // It takes long to come, whatever has come before.
+                    // The message takes long to come.
                     self.call(to, |member| member.on_bytes_of(envelope.from(), envelope.term()));
                 }
                 self.call(to, |member| member.receive(envelope));
@@ -627,7 +627,7 @@ impl<'s> Group<'s> {
                 self.write_on(leader, number);
                 self.step_on(&mut round);
             }
-            // What is not agreed on would hold back what is read there.
+            // Records that are not agreed on would hold back reads there.
             while !self.has_agreed(leader) {
                 self.step_on(&mut round);
             }

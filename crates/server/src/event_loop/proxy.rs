@@ -62,7 +62,7 @@ pub async fn hand_on(
         Ok(halves) => halves,
         Err(Refused(line)) => {
             tracing::debug!("client {} does not come to the leader at {address}: {line}", connection.id);
-            // It may have gone.
+            // The client may have gone.
             let _ = send(connection.writer(), format!("-{}\r\n", line.replace(['\r', '\n'], " ")).as_bytes()).await;
             return;
         }
@@ -96,7 +96,7 @@ async fn no_longer_leads(raft: &Raft, address: &str) {
     let mut changes = raft.leader_changes();
     let leads = || match raft.leader() {
         Leader::At(now) => now == address,
-        // It may lead still: it says so itself if it does not.
+        // That member may lead still: it says so itself if it does not.
         Leader::Unknown => true,
         Leader::Here => false,
     };

@@ -161,7 +161,7 @@ impl Raft {
     /// Connects to another member, and logs in there.
     ///
     /// # Errors
-    /// It cannot be reached within this time, or is not trusted, or refuses the password.
+    /// The member cannot be reached within this time, or is not trusted, or refuses the password.
     pub fn connect_to(&self, address: &str, timeout: Duration) -> io::Result<Remote> {
         let config = self.engine.settings.config();
         let (host, port) = address_of(address)?;

@@ -57,7 +57,7 @@ impl Raft {
                 from
             }
             Err(why) => {
-                // It asks again and again, and says so in its own log.
+                // The other one asks again and again, and says so in its own log.
                 tracing::debug!("a member is refused: {why}");
                 return socket.write_all(format!("-ERR {why}\r\n").as_bytes());
             }
