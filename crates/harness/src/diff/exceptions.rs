@@ -151,6 +151,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "xadd-last-sequence",
+        reason: "behind the last sequence of a millisecond 7.2 says that the ID is too small; 7.0 says what the last error of the system was",
+        applies: |command, theirs, ours| {
+            is(command, &["xadd"])
+                && refused(theirs, "Elements are too large")
+                && refused(ours, "equal or smaller than")
+        },
+    },
+    Exception {
         name: "zrank-withscore",
         reason: "WITHSCORE is new in 7.2; to 7.0 it is one argument too many",
         applies: |command, theirs, _| {
