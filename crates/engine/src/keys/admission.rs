@@ -6,8 +6,9 @@
 //! alone enters while it holds its keys; that cannot be waited for in a circle, because whoever is inside never waits
 //! for a key.
 
+use crate::keys::claims::{Claims, Hold};
 use crate::keys::exclusion::{Exclusion, Exclusive};
-use crate::keys::locks::{Claims, HeldFor, Locks, Refused, Turn, Waiter};
+use crate::keys::locks::{HeldFor, Locks, Refused, Turn, Waiter};
 use order::Held;
 
 /// The guards of the running thread, in the order in which it took them; kept where assertions are compiled in.
@@ -54,6 +55,7 @@ mod order {
 pub(crate) struct KeysHeld<'a> {
     locks: &'a Locks,
     claims: &'a Claims,
+    held_for: HeldFor,
 }
 
 impl<'a> KeysHeld<'a> {
@@ -66,14 +68,14 @@ impl<'a> KeysHeld<'a> {
     pub fn try_take(locks: &'a Locks, claims: &'a Claims, turn: Turn, held_for: HeldFor) -> Result<Self, Refused> {
         locks.try_lock(claims, turn, held_for)?;
         order::take(Held::Keys);
-        Ok(KeysHeld { locks, claims })
+        Ok(KeysHeld { locks, claims, held_for })
     }
 }
 
 impl Drop for KeysHeld<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.locks.unlock(self.claims);
+        self.locks.unlock(self.claims, self.held_for);
         order::give_back(Held::Keys);
     }
 }
@@ -83,6 +85,7 @@ impl Drop for KeysHeld<'_> {
 pub(crate) struct MoreKeysHeld<'a> {
     locks: &'a Locks,
     claims: Claims,
+    held_for: HeldFor,
 }
 
 impl<'a> MoreKeysHeld<'a> {
@@ -90,17 +93,17 @@ impl<'a> MoreKeysHeld<'a> {
     pub fn try_take(locks: &'a Locks, claims: Claims, held_for: HeldFor) -> Option<Self> {
         locks.try_lock(&claims, Turn::Newcomer, held_for).ok()?;
         order::take(Held::Keys);
-        Some(MoreKeysHeld { locks, claims })
+        Some(MoreKeysHeld { locks, claims, held_for })
     }
 
     pub fn covers(&self, hash: u32) -> bool {
-        self.claims.covers(hash, true)
+        self.locks.cover(&self.claims, self.held_for, hash, Hold::Exclusive)
     }
 }
 
 impl Drop for MoreKeysHeld<'_> {
     fn drop(&mut self) {
-        self.locks.unlock(&self.claims);
+        self.locks.unlock(&self.claims, self.held_for);
         order::give_back(Held::Keys);
     }
 }
@@ -205,7 +208,7 @@ pub(crate) enum Admitted<'a> {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use crate::keys::locks::Hold;
+    use crate::keys::claims::Hold;
 
     #[test]
     fn what_is_held_is_given_back_by_a_drop() {

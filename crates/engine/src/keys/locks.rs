@@ -5,17 +5,17 @@
 //! inside MULTI need no care here. A command takes all its stripes or none. Where that fails it *parks*: its waiter
 //! queues at the stripe that refused, holds nothing meanwhile, and is called when that stripe is free, in order of
 //! arrival; it then tries again. Nothing here blocks a thread, and nothing here knows what a waiter does.
+//!
+//! A run on the I/O pool that has many keys would have a good part of all stripes, for long. It holds each key by
+//! itself (`by_key`) and marks the stripes, so that other commands look there for their own keys before they take such
+//! a stripe. A stripe that is held as a whole refuses whoever wants a key of it.
 //! The lock over all keys at once is `exclusion`.
 
-use crate::sync::{AtomicU32, Mutex, Ordering, lock, pause, spin};
-use haypile_store::KeyLocks;
+use crate::keys::by_key::ByKey;
+use crate::keys::claims::{Claim, Claims, Hold, STRIPES, Stripe, strongest};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock, spin};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
-
-/// The number of lock words. 64 KiB of them stay in a core's second-level cache, and with a hundred keys held for long
-/// by the I/O pool fewer than one in a hundred other commands meets a foreign one.
-pub const STRIPES: usize = 16384;
 
 /// The stripe is held exclusively.
 const EXCLUSIVE: u32 = 1 << 31;
@@ -23,8 +23,13 @@ const EXCLUSIVE: u32 = 1 << 31;
 const WAITERS: u32 = 1 << 30;
 /// Someone holds the stripe across disk reads: waiting for a moment is of no use.
 const LONG: u32 = 1 << 29;
+/// Some keys of the stripe are held one by one. Set and cleared while `ByKey` stands still for the stripe.
+const BY_KEY: u32 = 1 << 28;
 /// The bits that count the shared holds of a stripe.
-const SHARED: u32 = LONG - 1;
+const SHARED: u32 = BY_KEY - 1;
+
+/// Keys that a run on the I/O pool holds by their stripes at most: fewer than one in a hundred of all stripes.
+const BY_STRIPE_MAX: usize = if cfg!(test) { 1 } else { 128 };
 
 /// The number of further looks at a refused stripe before the command parks: about as long as another event loop's
 /// command takes, and less than a wake-up costs.
@@ -33,102 +38,13 @@ const SPINS: u32 = 100;
 /// A function that is called when a stripe is free again.
 pub type Waiter = Box<dyn FnOnce() + Send>;
 
-/// The number of a lock word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stripe(u16);
-
-impl Stripe {
-    /// The stripe of a key, by the hash of its name.
-    #[inline]
-    pub fn of(hash: u32) -> Stripe {
-        Stripe((hash as usize % STRIPES) as u16)
-    }
-}
-
-/// How a command holds its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// With other readers.
-    Shared,
-    /// By one run only.
-    Exclusive,
-}
-
-/// The stripes of one command, to be taken together. Reused from command to command.
-#[derive(Clone, Debug, Default)]
-pub struct Claims {
-    /// `stripe << 1 | exclusive`: ascending and each stripe once after `arrange`.
-    /// Invariant: locks are taken in this order, so that no two commands refuse each other in a circle.
-    claims: SmallVec<[u32; 12]>,
-}
-
-impl Claims {
-    pub fn clear(&mut self) {
-        self.claims.clear();
-    }
-
-    /// Adds a key by the hash of its name.
-    #[inline]
-    pub fn add(&mut self, hash: u32, hold: Hold) {
-        let stripe = Stripe::of(hash);
-        self.claims.push(u32::from(stripe.0) << 1 | u32::from(hold == Hold::Exclusive));
-    }
-
-    /// Sorts the stripes and keeps the stronger hold of each; to be called after the last `add`.
-    #[inline]
-    pub fn arrange(&mut self) {
-        if self.claims.len() < 2 {
-            return;
-        }
-        self.claims.sort_unstable();
-        // The exclusive one of a stripe's two claims is the larger, so it comes last; it replaces the one before it.
-        let mut kept = 0;
-        for i in 1..self.claims.len() {
-            if self.claims[i] >> 1 != self.claims[kept] >> 1 {
-                kept += 1;
-            }
-            self.claims[kept] = self.claims[i];
-        }
-        self.claims.truncate(kept + 1);
-    }
-
-    /// Whether they are in the order in which locks are taken.
-    fn are_arranged(&self) -> bool {
-        self.claims.is_sorted_by(|one, next| one >> 1 < next >> 1)
-    }
-
-    /// The stripes of these keys, each exclusively.
-    pub fn exclusive(hashes: impl IntoIterator<Item = u32>) -> Claims {
-        let mut claims = Claims::default();
-        hashes.into_iter().for_each(|hash| claims.add(hash, Hold::Exclusive));
-        claims.arrange();
-        claims
-    }
-
-    /// Whether the stripe of a key is among them, to be held exclusively if asked; they are arranged.
-    pub fn covers(&self, hash: u32, exclusive: bool) -> bool {
-        let stripe = u32::from(Stripe::of(hash).0) << 1;
-        self.claims.binary_search(&(stripe | 1)).is_ok() || !exclusive && self.claims.binary_search(&stripe).is_ok()
-    }
-
-    /// Returns the number of stripes.
-    pub fn len(&self) -> usize {
-        self.claims.len()
-    }
-
-    #[inline]
-    fn iter(&self) -> impl ExactSizeIterator<Item = (Stripe, Hold)> + '_ {
-        self.claims.iter().map(|&claim| {
-            let hold = if claim & 1 == 1 { Hold::Exclusive } else { Hold::Shared };
-            (Stripe((claim >> 1) as u16), hold)
-        })
-    }
-}
-
-/// The stripe that refused, and how it was asked for: where to park.
+/// The stripe that refused, for what key and how that was asked for: where to park.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     stripe: Stripe,
+    /// The key, whose holder may be the one that refused.
+    claim: Claim,
+    /// The hold on the stripe.
     hold: Hold,
 }
 
@@ -141,7 +57,7 @@ pub enum Turn {
     Called(Refused),
 }
 
-/// How long the stripes will be held.
+/// How long the keys will be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldFor {
     /// For about a microsecond: an event loop.
@@ -157,70 +73,23 @@ pub enum Parked {
     Retry(Waiter),
 }
 
-/// Stripes with which a run asks for no more, so that it comes to an end however its keys change meanwhile.
-pub const CLAIMS_MAX: usize = STRIPES / 4;
-
-/// How often, and after what time each, a run on the I/O pool tries to have a key for a moment before it asks to have
-/// it from its beginning. Invariant: the wait has an end, because its thread holds other keys meanwhile.
-const TRIES_MAX: u32 = 100;
-const TRY_EVERY: Duration = Duration::from_micros(100);
-
-/// The locks of a run, and those that it takes for a moment besides.
-pub struct Visits<'a> {
-    locks: &'a Locks,
-    claims: &'a Claims,
-    held_for: HeldFor,
-}
-
-impl<'a> Visits<'a> {
-    pub fn new(locks: &'a Locks, claims: &'a Claims, held_for: HeldFor) -> Self {
-        Visits { locks, claims, held_for }
-    }
-}
-
-impl KeyLocks for Visits<'_> {
-    fn holds(&self, hash: u32, exclusive: bool) -> bool {
-        self.claims.covers(hash, exclusive)
-    }
-
-    fn try_share(&self, hash: u32) -> bool {
-        let stripe = Stripe::of(hash);
-        let tries = if self.held_for == HeldFor::Long { TRIES_MAX } else { 1 };
-        for number in 0..tries {
-            if number > 0 {
-                pause(TRY_EVERY);
-            }
-            if self.locks.take(stripe, Hold::Shared, false, HeldFor::Moment) {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn give_back(&self, hash: u32) {
-        self.locks.release(Stripe::of(hash), Hold::Shared);
-    }
-
-    fn takes_more(&self) -> bool {
-        self.claims.len() < CLAIMS_MAX
-    }
-}
-
 /// All lock words and those who wait for one.
 pub struct Locks {
     words: Box<[AtomicU32]>,
+    by_key: ByKey,
     parked: Mutex<Queues>,
 }
 
 #[derive(Default)]
 struct Queues {
     /// Only stripes with someone parked have an entry; then and only then the word carries `WAITERS`.
-    by_stripe: HashMap<Stripe, VecDeque<(Hold, Waiter)>>,
+    by_stripe: HashMap<Stripe, VecDeque<(Refused, Waiter)>>,
 }
 
 impl Default for Locks {
     fn default() -> Self {
-        Locks { words: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(), parked: Mutex::new(Queues::default()) }
+        let words = (0..STRIPES).map(|_| AtomicU32::new(0)).collect();
+        Locks { words, by_key: ByKey::default(), parked: Mutex::new(Queues::default()) }
     }
 }
 
@@ -229,30 +98,60 @@ impl Locks {
     /// again or call `pass_on`, so that those behind it are called in its place.
     #[inline]
     pub fn try_lock(&self, claims: &Claims, turn: Turn, held_for: HeldFor) -> Result<(), Refused> {
-        debug_assert!(claims.are_arranged(), "stripes are taken in ascending order, each once");
-        for (taken, (stripe, hold)) in claims.iter().enumerate() {
+        debug_assert!(claims.are_arranged(), "keys are taken in ascending order, each once");
+        let by_key = are_held_by_key(claims, held_for);
+        for (taken, of_stripe) in claims.by_stripe().enumerate() {
+            let stripe = of_stripe[0].stripe();
             let called = matches!(turn, Turn::Called(at) if at.stripe == stripe);
-            if !self.take(stripe, hold, called, held_for) {
-                for (stripe, hold) in claims.iter().take(taken) {
-                    self.release(stripe, hold);
+            let outcome =
+                if by_key { self.take_keys(of_stripe, called) } else { self.take_stripe(of_stripe, called, held_for) };
+            if let Err(refused) = outcome {
+                for of_stripe in claims.by_stripe().take(taken) {
+                    self.release(of_stripe, by_key);
                 }
                 if let Turn::Called(at) = turn
                     && at.stripe != stripe
                 {
                     self.pass_on(at);
                 }
-                return Err(Refused { stripe, hold });
+                return Err(refused);
             }
         }
         Ok(())
     }
 
-    /// Gives all of `claims` back, and calls whoever is parked at them.
+    /// Gives all of `claims` back, which were taken for so long, and calls whoever is parked at them.
     #[inline]
-    pub fn unlock(&self, claims: &Claims) {
-        for (stripe, hold) in claims.iter() {
-            self.release(stripe, hold);
+    pub fn unlock(&self, claims: &Claims, held_for: HeldFor) {
+        let by_key = are_held_by_key(claims, held_for);
+        for of_stripe in claims.by_stripe() {
+            self.release(of_stripe, by_key);
         }
+    }
+
+    /// Returns whether one that holds `claims` holds this key at least so.
+    pub fn cover(&self, claims: &Claims, held_for: HeldFor, hash: u32, hold: Hold) -> bool {
+        if claims.has(hash, hold) {
+            return true;
+        }
+        let of_stripe = claims.of_stripe(Stripe::of(hash));
+        if are_held_by_key(claims, held_for) || of_stripe.is_empty() {
+            return false;
+        }
+        // A stripe held as a whole lets nobody in, but a key of it may have been held before. What such a holder gives
+        // back does not come again meanwhile.
+        (hold == Hold::Shared || strongest(of_stripe) == Hold::Exclusive)
+            && self.refused_key(Claim::new(hash, hold)).is_none()
+    }
+
+    /// Takes a key for a moment, with other readers.
+    pub fn try_share(&self, hash: u32) -> bool {
+        self.take_stripe(&[Claim::new(hash, Hold::Shared)], false, HeldFor::Moment).is_ok()
+    }
+
+    /// Gives back what `try_share` took.
+    pub fn end_share(&self, hash: u32) {
+        self.release_stripe(Stripe::of(hash), Hold::Shared);
     }
 
     /// Queues at the stripe that refused; `waiter` is called once, when it may try again. One that was called before
@@ -264,7 +163,7 @@ impl Locks {
         let before = word.fetch_or(WAITERS, Ordering::AcqRel);
         let called = matches!(turn, Turn::Called(at) if at.stripe == refused.stripe);
         let empty = !parked.by_stripe.contains_key(&refused.stripe);
-        if !conflicts(before, refused.hold) && (empty || called) {
+        if (empty || called) && self.is_free(before, &refused) {
             if empty {
                 word.fetch_and(!WAITERS, Ordering::Release);
             }
@@ -272,9 +171,9 @@ impl Locks {
         }
         let queue = parked.by_stripe.entry(refused.stripe).or_default();
         if called {
-            queue.push_front((refused.hold, waiter));
+            queue.push_front((refused, waiter));
         } else {
-            queue.push_back((refused.hold, waiter));
+            queue.push_back((refused, waiter));
         }
         Parked::Queued
     }
@@ -291,39 +190,109 @@ impl Locks {
 
     #[inline]
     fn word(&self, stripe: Stripe) -> &AtomicU32 {
-        &self.words[usize::from(stripe.0) % STRIPES]
+        &self.words[stripe.number()]
     }
 
+    /// Takes the stripe of some keys as a whole.
     #[inline]
-    fn take(&self, stripe: Stripe, hold: Hold, called: bool, held_for: HeldFor) -> bool {
+    fn take_stripe(&self, claims: &[Claim], called: bool, held_for: HeldFor) -> Result<(), Refused> {
+        let (stripe, hold) = (claims[0].stripe(), strongest(claims));
         let word = self.word(stripe);
         let long = if held_for == HeldFor::Long { LONG } else { 0 };
         let mut spins = 0;
         let mut now = word.load(Ordering::Relaxed);
         loop {
-            if conflicts(now, hold) || (now & WAITERS != 0 && !called) {
+            if !lets_in(now, hold, called) {
                 // In a line, or behind a disk read, waiting a moment is of no use.
                 if now & (WAITERS | LONG) != 0 || spins == SPINS {
-                    return false;
+                    return Err(Refused { stripe, claim: claims[0], hold });
                 }
                 spins += 1;
                 spin();
                 now = word.load(Ordering::Relaxed);
                 continue;
             }
+            // Invariant: while the stripe is held as a whole, no key is added to those that are held one by one, and
+            // none of its holder's is among them.
+            let held = (now & BY_KEY != 0).then(|| self.by_key.of(stripe));
+            if let Some(claim) = held.as_ref().and_then(|held| held.refused(claims)) {
+                return Err(Refused { stripe, claim, hold });
+            }
             let taken = match hold {
                 Hold::Shared => (now + 1) | long,
                 Hold::Exclusive => now | EXCLUSIVE | long,
             };
             match word.compare_exchange_weak(now, taken, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return Ok(()),
                 Err(changed) => now = changed,
             }
         }
     }
 
+    /// Takes keys of a stripe one by one, all or none of them.
+    fn take_keys(&self, claims: &[Claim], called: bool) -> Result<(), Refused> {
+        let (stripe, hold) = (claims[0].stripe(), strongest(claims));
+        let word = self.word(stripe);
+        let mut spins = 0;
+        loop {
+            let mut now = word.load(Ordering::Relaxed);
+            if !lets_in(now, hold, called) {
+                if now & (WAITERS | LONG) != 0 || spins == SPINS {
+                    return Err(Refused { stripe, claim: claims[0], hold });
+                }
+                spins += 1;
+                spin();
+                continue;
+            }
+            let mut held = self.by_key.of(stripe);
+            if let Some(claim) = held.refused(claims) {
+                return Err(Refused { stripe, claim, hold });
+            }
+            while lets_in(now, hold, called) {
+                match word.compare_exchange_weak(now, now | BY_KEY, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => {
+                        held.add(claims);
+                        return Ok(());
+                    }
+                    Err(changed) => now = changed,
+                }
+            }
+        }
+    }
+
     #[inline]
-    fn release(&self, stripe: Stripe, hold: Hold) {
+    fn release(&self, claims: &[Claim], by_key: bool) {
+        if by_key { self.release_keys(claims) } else { self.release_stripe(claims[0].stripe(), strongest(claims)) }
+    }
+
+    fn release_keys(&self, claims: &[Claim]) {
+        let stripe = claims[0].stripe();
+        let mut held = self.by_key.of(stripe);
+        let is_last = held.remove(claims);
+        let word = self.word(stripe);
+        let now = if is_last { word.fetch_and(!BY_KEY, Ordering::Release) } else { word.load(Ordering::Relaxed) };
+        drop(held);
+        // Whoever parked before the keys were removed was seen; whoever parks later finds them removed.
+        if now & WAITERS != 0 {
+            self.call_next(stripe);
+        }
+    }
+
+    /// Returns the claim, if a holder of the key by itself does not let it in.
+    fn refused_key(&self, claim: Claim) -> Option<Claim> {
+        let stripe = claim.stripe();
+        // A key that was taken before the caller's stripe, or whose end the caller was called for, is seen.
+        let is_marked = self.word(stripe).load(Ordering::Acquire) & BY_KEY != 0;
+        if is_marked { self.by_key.of(stripe).refused(&[claim]) } else { None }
+    }
+
+    /// Returns whether nobody refuses any more, by a stripe's word of a moment ago.
+    fn is_free(&self, word: u32, refused: &Refused) -> bool {
+        !conflicts(word, refused.hold) && self.refused_key(refused.claim).is_none()
+    }
+
+    #[inline]
+    fn release_stripe(&self, stripe: Stripe, hold: Hold) {
         let word = self.word(stripe);
         let mut now = word.load(Ordering::Relaxed);
         loop {
@@ -357,9 +326,10 @@ impl Locks {
             let mut parked = lock(&self.parked);
             let Some(queue) = parked.by_stripe.get_mut(&stripe) else { return };
             debug_assert!(word.load(Ordering::Relaxed) & WAITERS != 0, "the word of a stripe with a queue says so");
-            while let Some((hold, _)) = queue.front() {
-                let hold = *hold;
-                if conflicts(word.load(Ordering::Acquire), hold) || (hold == Hold::Exclusive && !called.is_empty()) {
+            while let Some((refused, _)) = queue.front() {
+                let hold = refused.hold;
+                let is_free = self.is_free(word.load(Ordering::Acquire), refused);
+                if !is_free || (hold == Hold::Exclusive && !called.is_empty()) {
                     break;
                 }
                 called.extend(queue.pop_front().map(|(_, waiter)| waiter));
@@ -376,6 +346,18 @@ impl Locks {
             waiter();
         }
     }
+}
+
+/// Returns whether these keys are held one by one.
+#[inline]
+fn are_held_by_key(claims: &Claims, held_for: HeldFor) -> bool {
+    held_for == HeldFor::Long && claims.len() > BY_STRIPE_MAX
+}
+
+/// Returns whether the holders of a stripe, and those who wait for it, let one in.
+#[inline]
+fn lets_in(word: u32, hold: Hold, called: bool) -> bool {
+    !conflicts(word, hold) && (word & WAITERS == 0 || called)
 }
 
 #[inline]
@@ -409,32 +391,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_is_claimed_once_and_by_its_stronger_hold() {
-        let all = claims(&[
-            (7, Hold::Shared),
-            (3, Hold::Exclusive),
-            (7, Hold::Exclusive),
-            (3, Hold::Shared),
-            (9, Hold::Shared),
-        ]);
-        let expected = [(Stripe(3), Hold::Exclusive), (Stripe(7), Hold::Exclusive), (Stripe(9), Hold::Shared)];
-        assert_eq!(all.iter().collect::<Vec<_>>(), expected);
-        assert_eq!(Stripe::of(STRIPES as u32 + 3), Stripe(3));
-    }
-
-    #[test]
     fn readers_share_and_a_writer_excludes_all() {
         let locks = Locks::default();
         let (read, write) = (claims(&[(1, Hold::Shared)]), claims(&[(1, Hold::Exclusive)]));
         locks.try_lock(&read, Turn::Newcomer, HeldFor::Moment).expect("free");
         locks.try_lock(&read, Turn::Newcomer, HeldFor::Moment).expect("readers share");
         refused(&locks, &write);
-        locks.unlock(&read);
+        locks.unlock(&read, HeldFor::Moment);
         refused(&locks, &write);
-        locks.unlock(&read);
+        locks.unlock(&read, HeldFor::Moment);
         locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free");
         refused(&locks, &read);
-        locks.unlock(&write);
+        locks.unlock(&write, HeldFor::Moment);
         assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
     }
 
@@ -446,8 +414,8 @@ mod tests {
         refused(&locks, &claims(&[(1, Hold::Exclusive), (2, Hold::Shared), (5, Hold::Shared)]));
         let others = claims(&[(1, Hold::Exclusive), (2, Hold::Exclusive)]);
         locks.try_lock(&others, Turn::Newcomer, HeldFor::Moment).expect("nothing was kept");
-        locks.unlock(&others);
-        locks.unlock(&held);
+        locks.unlock(&others, HeldFor::Moment);
+        locks.unlock(&held, HeldFor::Long);
         assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
     }
 
@@ -463,10 +431,10 @@ mod tests {
         let reader_at = refused(&locks, &read);
         assert!(matches!(locks.park(reader_at, Turn::Newcomer, counting(&readers)), Parked::Queued));
         assert!(matches!(locks.park(reader_at, Turn::Newcomer, counting(&readers)), Parked::Queued));
-        locks.unlock(&read);
+        locks.unlock(&read, HeldFor::Moment);
         assert_eq!((writer.load(Ordering::SeqCst), readers.load(Ordering::SeqCst)), (1, 0));
         locks.try_lock(&write, Turn::Called(at), HeldFor::Moment).expect("its turn");
-        locks.unlock(&write);
+        locks.unlock(&write, HeldFor::Moment);
         assert_eq!(readers.load(Ordering::SeqCst), 2, "both readers are called together");
         assert_eq!(locks.parked(), 0);
     }
@@ -482,7 +450,7 @@ mod tests {
         assert!(matches!(locks.park(refused(&locks, &first), Turn::Newcomer, counting(&behind)), Parked::Queued));
         let other = claims(&[(2, Hold::Exclusive)]);
         locks.try_lock(&other, Turn::Newcomer, HeldFor::Moment).expect("free");
-        locks.unlock(&first);
+        locks.unlock(&first, HeldFor::Moment);
         assert_eq!((waiting.load(Ordering::SeqCst), behind.load(Ordering::SeqCst)), (1, 0));
         locks.try_lock(&both, Turn::Called(at), HeldFor::Moment).expect_err("the other stripe is held");
         assert_eq!(behind.load(Ordering::SeqCst), 1);
@@ -494,9 +462,95 @@ mod tests {
         let write = claims(&[(1, Hold::Exclusive)]);
         locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free");
         let at = refused(&locks, &write);
-        locks.unlock(&write);
+        locks.unlock(&write, HeldFor::Moment);
         assert!(matches!(locks.park(at, Turn::Newcomer, Box::new(|| ())), Parked::Retry(_)));
         locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free, and without a mark of waiters");
+    }
+
+    /// The hash of a key of a stripe.
+    fn key(stripe: u32, number: u32) -> u32 {
+        stripe + number * STRIPES as u32
+    }
+
+    #[test]
+    fn keys_held_one_by_one_refuse_their_own_claimants_alone() {
+        let locks = Locks::default();
+        let held = claims(&[(key(1, 0), Hold::Exclusive), (key(1, 1), Hold::Shared), (key(2, 0), Hold::Shared)]);
+        locks.try_lock(&held, Turn::Newcomer, HeldFor::Long).expect("free");
+        let free = claims(&[(key(1, 2), Hold::Exclusive), (key(2, 1), Hold::Exclusive)]);
+        for held_for in [HeldFor::Moment, HeldFor::Long] {
+            locks.try_lock(&free, Turn::Newcomer, held_for).expect("nobody has these keys");
+            locks.unlock(&free, held_for);
+            for (hash, hold) in [(key(1, 0), Hold::Shared), (key(1, 1), Hold::Exclusive), (key(2, 0), Hold::Exclusive)]
+            {
+                let wanted = claims(&[(key(1, 2), Hold::Exclusive), (hash, hold)]);
+                let refused = locks.try_lock(&wanted, Turn::Newcomer, held_for).expect_err("somebody has it");
+                assert_eq!(refused.claim, Claim::new(hash, hold));
+            }
+            let read = claims(&[(key(1, 1), Hold::Shared), (key(2, 0), Hold::Shared)]);
+            locks.try_lock(&read, Turn::Newcomer, held_for).expect("readers share");
+            locks.unlock(&read, held_for);
+        }
+        assert!(locks.try_share(key(1, 1)) && !locks.try_share(key(1, 0)));
+        locks.end_share(key(1, 1));
+        locks.unlock(&held, HeldFor::Long);
+        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0) && locks.by_key.is_empty());
+    }
+
+    #[test]
+    fn a_stripe_held_as_a_whole_refuses_keys_one_by_one() {
+        let locks = Locks::default();
+        let (stripe, keys) =
+            (claims(&[(key(1, 0), Hold::Shared)]), |hold| claims(&[(key(1, 1), hold), (key(2, 0), hold)]));
+        locks.try_lock(&stripe, Turn::Newcomer, HeldFor::Moment).expect("free");
+        locks.try_lock(&keys(Hold::Exclusive), Turn::Newcomer, HeldFor::Long).expect_err("the key may be its holder's");
+        locks.try_lock(&keys(Hold::Shared), Turn::Newcomer, HeldFor::Long).expect("readers share");
+        locks.unlock(&stripe, HeldFor::Moment);
+        locks.unlock(&keys(Hold::Shared), HeldFor::Long);
+        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
+    }
+
+    #[test]
+    fn a_stripe_covers_its_keys_but_those_held_before_it() {
+        let locks = Locks::default();
+        let before = claims(&[(key(1, 0), Hold::Shared), (key(2, 0), Hold::Exclusive)]);
+        locks.try_lock(&before, Turn::Newcomer, HeldFor::Long).expect("free");
+        let own = claims(&[(key(1, 1), Hold::Exclusive), (key(2, 1), Hold::Shared)]);
+        locks.try_lock(&own, Turn::Newcomer, HeldFor::Moment).expect("nobody has these keys");
+        let covers = |hash, hold| locks.cover(&own, HeldFor::Moment, hash, hold);
+        assert!(
+            covers(key(1, 1), Hold::Exclusive) && covers(key(1, 5), Hold::Exclusive) && covers(key(2, 5), Hold::Shared)
+        );
+        assert!(!covers(key(2, 5), Hold::Exclusive) && !covers(key(3, 0), Hold::Shared));
+        assert!(
+            covers(key(1, 0), Hold::Shared) && !covers(key(1, 0), Hold::Exclusive) && !covers(key(2, 0), Hold::Shared)
+        );
+        locks.unlock(&before, HeldFor::Long);
+        assert!(covers(key(1, 0), Hold::Exclusive) && covers(key(2, 0), Hold::Shared));
+        locks.unlock(&own, HeldFor::Moment);
+        let covers = |hash| locks.cover(&before, HeldFor::Long, hash, Hold::Shared);
+        assert!(covers(key(1, 0)) && !covers(key(1, 1)), "a key held by itself covers no other");
+    }
+
+    #[test]
+    fn one_parked_for_a_key_is_called_when_that_key_is_given_back() {
+        let locks = Locks::default();
+        let keys = |number| claims(&[(key(1, number), Hold::Exclusive), (key(2, number), Hold::Exclusive)]);
+        let (first, second) = (keys(0), keys(1));
+        locks.try_lock(&first, Turn::Newcomer, HeldFor::Long).expect("free");
+        locks.try_lock(&second, Turn::Newcomer, HeldFor::Long).expect("free");
+        let wanted = claims(&[(key(2, 1), Hold::Shared)]);
+        let called = Arc::default();
+        let at = refused(&locks, &wanted);
+        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&called)), Parked::Queued));
+        locks.unlock(&first, HeldFor::Long);
+        assert_eq!(called.load(Ordering::SeqCst), 0);
+        locks.unlock(&second, HeldFor::Long);
+        assert_eq!(called.load(Ordering::SeqCst), 1);
+        locks.try_lock(&wanted, Turn::Called(at), HeldFor::Moment).expect("its turn");
+        locks.unlock(&wanted, HeldFor::Moment);
+        assert_eq!(locks.parked(), 0);
+        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0) && locks.by_key.is_empty());
     }
 }
 
@@ -507,11 +561,11 @@ mod schedules {
     use shuttle::thread;
 
     /// Takes the claims as an event loop does, with a condition variable in the place of its queue of events.
-    fn with_locks(locks: &Locks, claims: &Claims, run: impl FnOnce()) {
+    fn with_locks(locks: &Locks, claims: &Claims, held_for: HeldFor, run: impl FnOnce()) {
         let called = Arc::new((Mutex::new(0), Condvar::new()));
         let mut turn = Turn::Newcomer;
         let mut parks = 0;
-        while let Err(refused) = locks.try_lock(claims, turn, HeldFor::Moment) {
+        while let Err(refused) = locks.try_lock(claims, turn, held_for) {
             let call = called.clone();
             let waiter = Box::new(move || {
                 *lock(&call.0) += 1;
@@ -530,33 +584,31 @@ mod schedules {
             }
         }
         run();
-        locks.unlock(claims);
+        locks.unlock(claims, held_for);
     }
 
-    /// Threads that want overlapping sets of stripes all get them, exclusively where they asked for that, however they
-    /// are scheduled: a lost wake-up is a deadlock, which shuttle reports.
-    #[test]
-    fn no_wake_up_is_lost() {
-        let scenario = || {
+    const KEYS: usize = 4;
+
+    /// The keys: two are of one stripe.
+    const HASHES: [u32; KEYS] = [0, 1, 2, 1 + STRIPES as u32];
+
+    /// Threads that want overlapping sets of keys all get them, exclusively where they asked for that, however they are
+    /// scheduled: a lost wake-up is a deadlock, which shuttle reports.
+    fn no_wake_up_is_lost(sets: [(HeldFor, &'static [(usize, Hold)]); 4]) {
+        let scenario = move || {
             let locks = Arc::new(Locks::default());
-            let holders = Arc::new(Mutex::new([0i32; 3]));
-            let sets: [&[(u32, Hold)]; 4] = [
-                &[(0, Hold::Exclusive), (1, Hold::Shared)],
-                &[(1, Hold::Exclusive)],
-                &[(0, Hold::Shared), (2, Hold::Exclusive)],
-                &[(0, Hold::Shared), (1, Hold::Exclusive), (2, Hold::Shared)],
-            ];
-            let threads = sets.map(|keys| {
+            let holders = Arc::new(Mutex::new([0i32; KEYS]));
+            let threads = sets.map(|(held_for, keys)| {
                 let (locks, holders) = (locks.clone(), holders.clone());
                 thread::spawn(move || {
                     let mut claims = Claims::default();
-                    keys.iter().for_each(|&(hash, hold)| claims.add(hash, hold));
+                    keys.iter().for_each(|&(key, hold)| claims.add(HASHES[key], hold));
                     claims.arrange();
                     for _ in 0..2 {
-                        with_locks(&locks, &claims, || {
+                        with_locks(&locks, &claims, held_for, || {
                             for &(key, hold) in keys {
                                 let mut holders = lock(&holders);
-                                let now = &mut holders[key as usize];
+                                let now = &mut holders[key];
                                 assert!(
                                     *now == 0 || (*now > 0 && hold == Hold::Shared),
                                     "a writer excludes all others"
@@ -565,7 +617,7 @@ mod schedules {
                             }
                             thread::yield_now();
                             for &(key, hold) in keys {
-                                lock(&holders)[key as usize] -= if hold == Hold::Shared { 1 } else { -1 };
+                                lock(&holders)[key] -= if hold == Hold::Shared { 1 } else { -1 };
                             }
                         });
                     }
@@ -574,8 +626,39 @@ mod schedules {
             threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
             assert_eq!(locks.parked(), 0);
             assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
+            assert!(locks.by_key.is_empty());
         };
         shuttle::check_random(scenario, 3000);
         shuttle::check_pct(scenario, 3000, 3);
+    }
+
+    #[test]
+    fn no_wake_up_of_a_stripe_is_lost() {
+        no_wake_up_is_lost([
+            (HeldFor::Moment, &[(0, Hold::Exclusive), (1, Hold::Shared)]),
+            (HeldFor::Moment, &[(1, Hold::Exclusive)]),
+            (HeldFor::Moment, &[(0, Hold::Shared), (2, Hold::Exclusive)]),
+            (HeldFor::Moment, &[(0, Hold::Shared), (1, Hold::Exclusive), (2, Hold::Shared)]),
+        ]);
+    }
+
+    #[test]
+    fn no_wake_up_of_a_key_is_lost() {
+        no_wake_up_is_lost([
+            (HeldFor::Long, &[(0, Hold::Exclusive), (1, Hold::Exclusive)]),
+            (HeldFor::Long, &[(0, Hold::Shared), (3, Hold::Exclusive)]),
+            (HeldFor::Moment, &[(1, Hold::Shared), (3, Hold::Exclusive)]),
+            (HeldFor::Long, &[(1, Hold::Shared), (2, Hold::Shared), (3, Hold::Shared)]),
+        ]);
+    }
+
+    #[test]
+    fn no_wake_up_of_a_key_beside_stripes_is_lost() {
+        no_wake_up_is_lost([
+            (HeldFor::Long, &[(0, Hold::Shared), (1, Hold::Exclusive)]),
+            (HeldFor::Moment, &[(3, Hold::Exclusive)]),
+            (HeldFor::Moment, &[(1, Hold::Exclusive)]),
+            (HeldFor::Moment, &[(0, Hold::Exclusive), (3, Hold::Shared)]),
+        ]);
     }
 }

@@ -4,9 +4,11 @@
 //! Owns no client and runs no command; `run` asks here before it touches a key, and tells here what it has touched.
 
 pub(crate) mod admission;
+mod by_key;
+pub(crate) mod claims;
 pub(crate) mod exclusion;
 pub(crate) mod gate;
 pub(crate) mod locks;
-
+pub(crate) mod visits;
 pub(crate) mod waiters;
 pub(crate) mod watch;

@@ -6,7 +6,8 @@
 //! finds it again.
 
 use crate::keys::admission::{KeysHeld, LoopInside, PoolInside};
-use crate::keys::locks::{Claims, HeldFor, Hold, Turn};
+use crate::keys::claims::{Claims, Hold};
+use crate::keys::locks::{HeldFor, Turn};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::protocol::{Keeps, conclude, prepare};

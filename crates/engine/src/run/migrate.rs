@@ -10,8 +10,9 @@
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Finished, Pending, State, Work};
 use crate::keys::admission::{KeysHeld, PoolInside};
+use crate::keys::claims::Claims;
 use crate::keys::gate::StoreGate;
-use crate::keys::locks::{Claims, HeldFor, Parked, Turn};
+use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::protocol::{Keeps, conclude, prepare};

@@ -8,8 +8,9 @@
 
 use crate::clients::inbox::Inbox;
 use crate::keys::admission::MoreKeysHeld;
+use crate::keys::claims::{Claims, Hold};
 use crate::keys::gate::StoreGate;
-use crate::keys::locks::{Claims, HeldFor};
+use crate::keys::locks::HeldFor;
 use crate::keys::waiters::{End, Waiter};
 use crate::run::engine::Engine;
 use haypile_acl::{Fresh, User};
@@ -178,7 +179,8 @@ impl<'a> Service<'a> {
         let (Place::Locked { claims, held_for, .. } | Place::Expiry { claims, held_for }) = self.place else {
             return Ok(());
         };
-        let is_held = |hash: &u32| claims.covers(*hash, true) || self.more.iter().any(|more| more.covers(*hash));
+        let is_its_own = |hash| self.engine.locks.cover(claims, held_for, hash, Hold::Exclusive);
+        let is_held = |hash: &u32| is_its_own(*hash) || self.more.iter().any(|more| more.covers(*hash));
         let lacking: Vec<u32> = self.hashes_of(waiter).filter(|hash| !is_held(hash)).collect();
         if lacking.is_empty() {
             return Ok(());

@@ -5,7 +5,8 @@
 
 use crate::clients::session::Session;
 use crate::keys::admission::KeysHeld;
-use crate::keys::locks::{HeldFor, Hold, Turn as LockTurn};
+use crate::keys::claims::Hold;
+use crate::keys::locks::{HeldFor, Turn as LockTurn};
 use crate::run::engine::Engine;
 use crate::run::execute::{Deferral, pressure};
 use crate::run::protocol::{Keeps, conclude, prepare};

@@ -6,8 +6,9 @@
 
 use crate::clients::session::{Block, Pending, Queued, State, Work};
 use crate::clients::statistics::Called;
+use crate::keys::claims::{Claims, Hold};
 use crate::keys::gate::StoreGate;
-use crate::keys::locks::{Claims, Hold, Visits};
+use crate::keys::visits::Visits;
 use crate::keys::waiters::{Waiter, in_ms};
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;

@@ -3,9 +3,10 @@
 
 use crate::clients::inbox::Inbox;
 use crate::keys::admission::{ExclusionHeld, KeysHeld, PoolInside};
+use crate::keys::claims::Claims;
 use crate::keys::exclusion::Exclusive;
 use crate::keys::gate::StoreGate;
-use crate::keys::locks::{Claims, HeldFor, Parked, Turn, Waiter};
+use crate::keys::locks::{HeldFor, Parked, Turn, Waiter};
 use crate::run::engine::Engine;
 use crate::run::protocol::prepare;
 use crate::run::serving::{Place, Service};
