@@ -138,6 +138,26 @@ fn pins_that_were_loaded_at_the_same_time_are_good_together_unless_a_flush_came_
 }
 
 #[test]
+fn one_that_looks_up_many_rows_in_the_base_leaves_the_event_loop_even_if_no_disk_is_read() {
+    const ROWS: usize = 200;
+    let store = memory_store();
+    // No row cache: each row is looked up.
+    store.set_memory(1 << 20, 0, 0);
+    (0..ROWS).for_each(|i| put(&store, format!("key:{i}").as_bytes(), b"v"));
+    store.flush_now().expect("flushes");
+    let read = |mode: Mode, pins: Option<&Pins>| {
+        let mut txn = store.begin(TxnBuffers::default(), Call { pins, ..call(mode) });
+        let is_there = |i: usize| txn.meta(&txn.key(format!("key:{i}").as_bytes())).map(|row| row.is_some());
+        let found: Result<Vec<bool>, Stop> = (0..ROWS).map(is_there).collect();
+        (found.map(|found| found.iter().all(|is_there| *is_there)), txn.take_pins())
+    };
+    assert_eq!(read(Mode::Memory, None).0, Err(Stop::Long));
+    assert_eq!(read(Mode::Disk, None).0, Ok(true));
+    let (loaded, pins) = read(Mode::Load, None);
+    assert_eq!((loaded, read(Mode::Memory, Some(&pins)).0), (Ok(true), Ok(true)));
+}
+
+#[test]
 fn a_plain_string_in_the_base_is_known_to_be_there_without_a_read() {
     let store = memory_store();
     put(&store, b"plain", &[1, 0, b'v']);

@@ -173,6 +173,8 @@ pub struct Txn<'s> {
     /// The number of rows that the transaction may still read, where it holds no key locks: one, because a single row
     /// is always that of one moment.
     rows_left: Option<u8>,
+    /// The number of rows that were looked up in the base; counted on event loops alone.
+    looked_in_base: u32,
     /// Whether the transaction has read rows.
     has_read: Cell<bool>,
     lookups: Lookups,
@@ -250,6 +252,7 @@ impl<'s> Txn<'s> {
             next_space: None,
             lapsed: Vec::new(),
             rows_left: None,
+            looked_in_base: 0,
             has_read: Cell::new(false),
             lookups: Lookups::default(),
             expired: 0,

@@ -12,6 +12,9 @@ use crate::stop::{Mode, Stop, failed};
 use crate::value::Value;
 use haypile_log::Index;
 
+/// Rows that a run on an event loop looks up in the base at most: a millisecond's work.
+const LOOKS_IN_BASE_MAX: u32 = 128;
+
 /// The layer in which a meta row was found, or found missing.
 enum FoundIn {
     Own,
@@ -235,7 +238,6 @@ impl Txn<'_> {
         {
             return Ok(found.clone());
         }
-        let tier = self.tier();
         let touch = if used { &self.touch } else { &Touch::Nothing };
         let cached = match keep {
             true => self.store.cache.get(row, touch, self.fresh_access()),
@@ -244,17 +246,29 @@ impl Txn<'_> {
         let found = match cached {
             Cached::Hit(found) => found,
             Cached::Miss(fill) => {
-                let found = lookup(self.store.base.get(row, tier))?;
+                let found = self.look_in_base(row)?;
                 // Fails if the flush has brought a newer version meanwhile, which must win.
                 let _ = fill.insert(found.clone());
                 found
             }
-            Cached::Elsewhere => lookup(self.store.base.get(row, tier))?,
+            Cached::Elsewhere => self.look_in_base(row)?,
         };
         if let Some(pins) = &mut self.pins {
             pins.rows.insert(row.to_vec(), found.clone());
         }
         Ok(found)
+    }
+
+    /// Looks a row up in the base. On an event loop only so many times, since each look takes several microseconds even
+    /// where no disk is read.
+    fn look_in_base(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
+        if self.call.mode == Mode::Memory {
+            self.looked_in_base += 1;
+            if self.looked_in_base > LOOKS_IN_BASE_MAX {
+                return Err(Stop::Long);
+            }
+        }
+        lookup(self.store.base.get(row, self.tier()))
     }
 
     pub(crate) fn tier(&self) -> Tier {
