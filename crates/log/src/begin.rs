@@ -98,7 +98,7 @@ impl Log {
             state.histories.push(start);
             shared.recover(&mut state);
             if state.can_write() {
-                shared.drive(&mut state);
+                shared.drive(&mut state, usize::MAX);
             }
             let failure = state.failure.as_ref().map(|failure| SyncError(failure.text.clone()));
             drop(state);

@@ -13,7 +13,7 @@ use crate::error::{OpenError, SyncError};
 use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin};
 use crate::histories::{Applied, Histories};
 use crate::options::{Options, random_history};
-use crate::queue::{NotNext, Queue};
+use crate::queue::{Long, NotNext, Queue};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::replay::Replay;
@@ -135,7 +135,16 @@ impl Log {
     #[inline]
     pub fn append(&self, reserved: Reservation<'_>, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32) -> Index {
         let charge = self.redeem(reserved, body.len());
-        self.shared.append(&mut self.shared.queue.lock(), kind, time_ms, body, body_crc, charge)
+        let long = Long::of(body);
+        let mut queue = self.shared.queue.lock();
+        match long {
+            None => self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge),
+            Some(long) => {
+                let index = queue.append_long(kind, time_ms, body_crc, charge, long);
+                self.shared.reached.set_last(index);
+                index
+            }
+        }
     }
 
     /// Appends a record of another log, of which this one is a copy: with the same index, term, entry, time and body.

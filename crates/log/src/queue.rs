@@ -50,6 +50,25 @@ pub(crate) struct Queue {
     ring: VecDeque<(BytesMut, Index)>,
 }
 
+/// Bytes in front of a long record's body.
+const LONG_HEAD_BYTES: usize = GROUP_HEADER_BYTES + RECORD_HEADER_BYTES;
+
+/// The chunk of one long record, without its headers: made before the queue is locked, because to find its memory and
+/// to copy into it takes milliseconds.
+pub(crate) struct Long(BytesMut);
+
+impl Long {
+    /// Copies a body that is longer than a chunk.
+    pub(crate) fn of(body: &[u8]) -> Option<Long> {
+        (body.len() > CHUNK_BYTES).then(|| {
+            let mut bytes = BytesMut::with_capacity(LONG_HEAD_BYTES + body.len());
+            bytes.extend_from_slice(&[0; LONG_HEAD_BYTES]);
+            bytes.extend_from_slice(body);
+            Long(bytes)
+        })
+    }
+}
+
 /// Why a copy does not take a record: its index is not the next one, or its term or entry goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotNext {
@@ -129,6 +148,20 @@ impl Queue {
         self.current.extend_from_slice(&header.encode());
         self.current.extend_from_slice(body);
         self.charge += charge;
+        index
+    }
+
+    /// As `append`, with the body already in a chunk of its own.
+    pub(crate) fn append_long(&mut self, kind: Kind, time_ms: u64, body_crc: u32, charge: u64, long: Long) -> Index {
+        self.leave_chunk();
+        let index = self.last.next();
+        self.last = index;
+        self.time_ms = time_ms.max(self.time_ms);
+        let body_bytes = (long.0.len() - LONG_HEAD_BYTES) as u32;
+        let header = RecordHeader { body_crc, body_bytes, kind: kind as u8, time_ms: self.time_ms, index };
+        (self.long, self.current) = (true, long.0);
+        self.current[GROUP_HEADER_BYTES..LONG_HEAD_BYTES].copy_from_slice(&header.encode());
+        (self.first, self.charge) = (index, charge);
         index
     }
 
@@ -239,14 +272,7 @@ impl Queue {
     /// Makes room for `bytes` in a new chunk.
     #[cold]
     fn turn(&mut self, bytes: usize, synced: Index) {
-        let part = self.split();
-        self.full.extend(part);
-        let old = std::mem::take(&mut self.current);
-        if !self.long {
-            let before = self.ring.back().map(|(_, last)| *last);
-            assert!(before.is_none_or(|before| before < self.last), "each chunk has records, in order");
-            self.ring.push_back((old, self.last));
-        }
+        self.leave_chunk();
         self.long = bytes > CHUNK_BYTES;
         if !self.long
             && let Some((chunk, last)) = self.ring.front_mut()
@@ -257,6 +283,18 @@ impl Queue {
             self.ring.pop_front();
         } else {
             self.current = BytesMut::with_capacity(bytes.max(CHUNK_BYTES));
+        }
+    }
+
+    /// Takes leave of the current chunk, which may be used again when all of it is synced.
+    fn leave_chunk(&mut self) {
+        let part = self.split();
+        self.full.extend(part);
+        let old = std::mem::take(&mut self.current);
+        if !self.long {
+            let before = self.ring.back().map(|(_, last)| *last);
+            assert!(before.is_none_or(|before| before < self.last), "each chunk has records, in order");
+            self.ring.push_back((old, self.last));
         }
     }
 }

@@ -25,7 +25,7 @@ impl Shared {
             } else if state.phase == Phase::Broken {
                 self.recover(&mut state);
                 if state.can_write() {
-                    self.drive(&mut state);
+                    self.drive(&mut state, usize::MAX);
                 }
                 self.wake_unlocked(&mut state);
             } else if state.phase == Phase::Failed {
@@ -34,7 +34,7 @@ impl Shared {
                 self.rotate(&mut state);
                 self.wake_unlocked(&mut state);
             } else if state.sync_wanted > state.written && !state.writing && state.can_write() {
-                let wake = self.drive(&mut state);
+                let wake = self.drive(&mut state, usize::MAX);
                 if wake || self.reached.asked().comes_with_write() {
                     self.wake_unlocked(&mut state);
                 }
@@ -129,7 +129,7 @@ impl Shared {
         }
         self.set_limit(state);
         self.space_cv.notify_one();
-        self.drive(state);
+        self.drive(state, usize::MAX);
     }
 
     /// Stops writing until the sync thread has recovered.

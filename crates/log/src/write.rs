@@ -19,6 +19,8 @@ const SLOW_WRITE: Duration = Duration::from_millis(5);
 /// The writer thread's writes in a row, each faster than `FAST_WRITE`, after which event loops write inline again.
 const FAST_WRITES: u32 = 16;
 const FAST_WRITE: Duration = Duration::from_millis(1);
+/// Bytes of a group that are written inline at most: longer ones are the writer thread's business.
+const INLINE_BYTES_MAX: usize = 1 << 20;
 /// How often a writer takes what is in the queue before it leaves the rest to the writer thread.
 const ROUNDS_MAX: u32 = 2;
 
@@ -34,7 +36,7 @@ impl Shared {
                 self.write_cv.notify_one();
             } else {
                 let begun = Instant::now();
-                let wake = self.drive(&mut state);
+                let wake = self.drive(&mut state, INLINE_BYTES_MAX);
                 state.slow = begun.elapsed() > SLOW_WRITE;
                 let written = state.written;
                 drop(state);
@@ -50,23 +52,29 @@ impl Shared {
     }
 
     /// Writes the records in the queue, and again those that other threads ask to be written meanwhile; returns true if
-    /// another thread is to be woken.
-    pub(crate) fn drive(&self, state: &mut MutexGuard<'_, State>) -> bool {
+    /// another thread is to be woken. A group of more than `group_bytes_max`, and what is behind it, is left to the
+    /// writer thread.
+    pub(crate) fn drive(&self, state: &mut MutexGuard<'_, State>, group_bytes_max: usize) -> bool {
         assert!(!state.writing, "one thread writes at a time");
         state.writing = true;
-        let mut for_others = false;
+        let (mut for_others, mut is_long) = (false, false);
         for _ in 0..ROUNDS_MAX {
             state.again = false;
             let held = &mut state.held;
             self.queue.lock().take(held);
-            while state.can_write() && self.write_part(state) {}
+            loop {
+                is_long = state.held.front().is_some_and(|part| part.bytes.len() > group_bytes_max);
+                if is_long || !state.can_write() || !self.write_part(state) {
+                    break;
+                }
+            }
             for_others |= state.again;
-            if !state.again || !state.can_write() {
+            if is_long || !state.again || !state.can_write() {
                 break;
             }
         }
         state.writing = false;
-        if state.again && state.can_write() {
+        if (is_long || state.again) && state.can_write() {
             state.write_wanted = true;
             self.write_cv.notify_one();
         }
@@ -150,7 +158,7 @@ impl Shared {
             }
             state.write_wanted = false;
             let begun = Instant::now();
-            self.drive(&mut state);
+            self.drive(&mut state, usize::MAX);
             state.counters.deferred_writes += 1;
             state.fast_writes = if begun.elapsed() < FAST_WRITE { state.fast_writes + 1 } else { 0 };
             if state.fast_writes >= FAST_WRITES {

@@ -179,6 +179,32 @@ fn after_a_slow_write_the_writer_thread_writes() {
 }
 
 #[test]
+fn a_long_record_is_written_by_the_writer_thread_and_in_its_place() {
+    let mut rig = Rig::new(16);
+    let life =
+        rig.open_with(Index(0), |options| (options.segment_bytes, options.unsynced_bytes_max) = (16 << 20, 64 << 20));
+    life.wait_for_spare();
+    let long = body(7, 3 << 20);
+    let before = life.append(b"before");
+    life.append(&long);
+    life.append(b"behind");
+    life.faults.hold_writes(true);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| life.log.write());
+        life.faults.wait_for_held();
+        life.faults.hold_writes(false);
+        writer.join().expect("it writes what comes before, and no more has to wait for it");
+    });
+    life.wait_until("all is written", |log| log.written() == log.last());
+    assert_eq!(life.log.stats().deferred_writes, 1);
+    let last = life.write(b"short");
+    assert_eq!((life.log.written(), life.log.stats().deferred_writes), (last, 1), "the next ones are written inline");
+    rig.disk.kill();
+    let bodies = [b"before".to_vec(), long, b"behind".to_vec(), b"short".to_vec()];
+    assert_eq!(rig.open().bodies(), (before.0..).zip(bodies).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_segment_is_used_only_after_its_predecessor_is_synced() {
     let mut rig = Rig::new(9);
     let life = rig.open();
