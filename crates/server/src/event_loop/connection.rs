@@ -166,13 +166,17 @@ pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut re
         end = Err(End::Lost);
     }
     connection.lost.set(true);
-    event_loop.forget(&connection);
-    if end != Err(End::HandedOver) {
-        connection.writer.say_goodbye();
-    }
     if let (Err(End::HandedOver), Some(words)) = (end, words) {
-        hand_over(&event_loop, connection, reader, &rest, words, names).await;
+        event_loop.forget(&connection);
+        return hand_over(&event_loop, connection, reader, &rest, words, names).await;
     }
+    // Thousands of clients may go at once, and each takes with it what it watched and was subscribed to.
+    poll_fn(|cx| event_loop.rounds.poll_end(cx)).await;
+    let began_us = now_us();
+    event_loop.forget(&connection);
+    connection.writer.say_goodbye();
+    drop((connection, reader, rest));
+    event_loop.rounds.on_work(0, Duration::from_micros(now_us().saturating_sub(began_us)));
 }
 
 /// The proof that the newest replies of a member of a Raft group wait for.
@@ -443,7 +447,11 @@ impl Connection {
         let took_us = if grown > SMALL_BYTES { now_us().saturating_sub(began_us) } else { 0 };
         event_loop.rounds.on_work(grown, Duration::from_micros(took_us));
 
-        let at_once = worker.has_slow_company() || out.len() >= LEAVES_AT_ONCE_BYTES;
+        if turn.next == Next::Yield {
+            event_loop.rounds.on_long_turn(began_us);
+        }
+        let has_company = worker.has_slow_company() || event_loop.rounds.have_long_turns(began_us);
+        let at_once = has_company || out.len() >= LEAVES_AT_ONCE_BYTES;
         session.push_deferred(output);
         if worker.has_jobs() {
             event_loop.ask_for_tick();

@@ -2,7 +2,8 @@
 //!
 //! Long replies leave in the rounds that follow. Connections whose replies have been long of late wait with their
 //! requests; those whose replies are short never wait, whatever the others ask for. A new connection waits, too, since
-//! what it asks for may be long, but goes before those that are known.
+//! what it asks for may be long, but goes before those that are known. Of many connections that end at once, some end
+//! in each round.
 
 use crate::event_loop::connection::Connection;
 use std::cell::{Cell, RefCell};
@@ -20,6 +21,9 @@ const SENT_BYTES_MAX: usize = ROUND_BYTES_MAX / 2;
 
 /// Bytes that a usual machine makes or sends in a microsecond, at least.
 const USUAL_BYTES_PER_US: usize = ROUND_BYTES_MAX / 1000;
+
+/// The time for which a long turn is thought of as one of several: some turns.
+const LONG_TURN_KEPT_US: u64 = 10_000;
 
 /// The length up to which replies leave in any round: whoever reads little does not wait behind those who read much.
 pub const SMALL_BYTES: usize = 64 << 10;
@@ -49,6 +53,8 @@ impl Recent {
 pub struct Rounds {
     /// Bytes that were made and sent in this round.
     bytes: Cell<usize>,
+    /// When the last turn began that was ended for the sake of others, in microseconds.
+    long_turn_us: Cell<u64>,
     /// Connections with replies for the next round, which their sockets may take.
     late: RefCell<VecDeque<Rc<Connection>>>,
     /// Connections that wait with their requests for the next round: new ones.
@@ -61,6 +67,19 @@ pub struct Rounds {
 }
 
 impl Rounds {
+    /// Notes that a turn which began at this time, in microseconds, was ended so that others have theirs.
+    #[inline]
+    pub fn on_long_turn(&self, began_us: u64) {
+        self.long_turn_us.set(began_us);
+    }
+
+    /// Tells whether some connection has long turns these days. A reply that waits for the end of a round may wait for
+    /// such a turn.
+    #[inline]
+    pub fn have_long_turns(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.long_turn_us.get()) < LONG_TURN_KEPT_US
+    }
+
     /// Tells whether more bytes of replies that were made before may leave in this round.
     pub fn may_send(&self) -> bool {
         self.bytes.get() < SENT_BYTES_MAX
@@ -81,6 +100,11 @@ impl Rounds {
         };
         waiting.borrow_mut().push(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Waits until a connection may end.
+    pub fn poll_end(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll(cx, Recent::Bytes(usize::MAX))
     }
 
     /// Counts bytes of replies that were made or sent. Where that took long, it is as much work as if they were more: a
