@@ -41,7 +41,7 @@ impl Default for ByKey {
 }
 
 impl ByKey {
-    /// Waits while another thread looks at the same shard, which takes less than a microsecond.
+    /// Waits while another thread looks at the same shard, which takes about a microsecond.
     pub fn of(&self, stripe: Stripe) -> OfStripe<'_> {
         OfStripe { shard: lock(&self.shards[stripe.number() % SHARDS]), stripe }
     }

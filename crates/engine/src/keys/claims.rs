@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-/// The number of lock words. 64 KiB of them stay in a core's second-level cache, and with a hundred keys held for long
-/// by the I/O pool fewer than one in a hundred other commands meets a foreign one.
+/// The number of lock words. 64 KiB of them stay in a core's second-level cache, and few commands that run at the same
+/// time meet.
 pub const STRIPES: usize = 1 << STRIPE_BITS;
 const STRIPE_BITS: u32 = 14;
 
@@ -122,6 +122,12 @@ impl Claims {
         let start = self.claims.partition_point(|claim| claim.stripe() < stripe);
         let rest = &self.claims[start..];
         &rest[..rest.partition_point(|claim| claim.stripe() == stripe)]
+    }
+
+    /// Returns the claim, if it is a single one, as those of most commands are.
+    #[inline]
+    pub fn only(&self) -> Option<Claim> {
+        if let [claim] = self.claims[..] { Some(claim) } else { None }
     }
 
     /// Returns the number of keys.

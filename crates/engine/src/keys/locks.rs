@@ -4,11 +4,11 @@
 //! A key belongs to one of `STRIPES` words by its name's hash alone: databases share stripes, so that SWAPDB and SELECT
 //! inside MULTI need no care here. A command takes all its stripes or none. Where that fails it *parks*: its waiter
 //! queues at the stripe that refused, holds nothing meanwhile, and is called when that stripe is free, in order of
-//! arrival; it then tries again. Nothing here blocks a thread, and nothing here knows what a waiter does.
+//! arrival; it then tries again. No thread waits for a key, and nothing here knows what a waiter does.
 //!
-//! A run on the I/O pool that has many keys would have a good part of all stripes, for long. It holds each key by
-//! itself (`by_key`) and marks the stripes, so that other commands look there for their own keys before they take such
-//! a stripe. A stripe that is held as a whole refuses whoever wants a key of it.
+//! A run that holds its keys across disk reads, of which it may have thousands, would keep a good part of all stripes
+//! from others. It holds each key by itself (`by_key`) and marks the stripes, so that other commands look there for
+//! their own keys before they take such a stripe. A stripe that is held as a whole refuses whoever wants a key of it.
 //! The lock over all keys at once is `exclusion`.
 
 use crate::keys::by_key::ByKey;
@@ -21,15 +21,10 @@ use std::collections::{HashMap, VecDeque};
 const EXCLUSIVE: u32 = 1 << 31;
 /// Someone is parked at the stripe: newcomers line up behind, and whoever unlocks wakes.
 const WAITERS: u32 = 1 << 30;
-/// Someone holds the stripe across disk reads: waiting for a moment is of no use.
-const LONG: u32 = 1 << 29;
 /// Some keys of the stripe are held one by one. Set and cleared while `ByKey` stands still for the stripe.
-const BY_KEY: u32 = 1 << 28;
+const BY_KEY: u32 = 1 << 29;
 /// The bits that count the shared holds of a stripe.
 const SHARED: u32 = BY_KEY - 1;
-
-/// Keys that a run on the I/O pool holds by their stripes at most: fewer than one in a hundred of all stripes.
-const BY_STRIPE_MAX: usize = if cfg!(test) { 1 } else { 128 };
 
 /// The number of further looks at a refused stripe before the command parks: about as long as another event loop's
 /// command takes, and less than a wake-up costs.
@@ -42,7 +37,7 @@ pub type Waiter = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     stripe: Stripe,
-    /// The key, whose holder may be the one that refused.
+    /// The key whose holder refused; where the stripe's did, or somebody waits there, any of the keys.
     claim: Claim,
     /// The hold on the stripe.
     hold: Hold,
@@ -60,9 +55,9 @@ pub enum Turn {
 /// How long the keys will be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldFor {
-    /// For about a microsecond: an event loop.
+    /// For about a microsecond, by their stripes: an event loop.
     Moment,
-    /// Across disk reads: the I/O pool.
+    /// Across disk reads, each by itself: the I/O pool.
     Long,
 }
 
@@ -99,12 +94,17 @@ impl Locks {
     #[inline]
     pub fn try_lock(&self, claims: &Claims, turn: Turn, held_for: HeldFor) -> Result<(), Refused> {
         debug_assert!(claims.are_arranged(), "keys are taken in ascending order, each once");
-        let by_key = are_held_by_key(claims, held_for);
+        let by_key = held_for == HeldFor::Long;
+        if let Some(claim) = claims.only()
+            && !by_key
+            && self.take_free(claim)
+        {
+            return Ok(());
+        }
         for (taken, of_stripe) in claims.by_stripe().enumerate() {
             let stripe = of_stripe[0].stripe();
             let called = matches!(turn, Turn::Called(at) if at.stripe == stripe);
-            let outcome =
-                if by_key { self.take_keys(of_stripe, called) } else { self.take_stripe(of_stripe, called, held_for) };
+            let outcome = if by_key { self.take_keys(of_stripe, called) } else { self.take_stripe(of_stripe, called) };
             if let Err(refused) = outcome {
                 for of_stripe in claims.by_stripe().take(taken) {
                     self.release(of_stripe, by_key);
@@ -123,7 +123,12 @@ impl Locks {
     /// Gives all of `claims` back, which were taken for so long, and calls whoever is parked at them.
     #[inline]
     pub fn unlock(&self, claims: &Claims, held_for: HeldFor) {
-        let by_key = are_held_by_key(claims, held_for);
+        let by_key = held_for == HeldFor::Long;
+        if let Some(claim) = claims.only()
+            && !by_key
+        {
+            return self.release_stripe(claim.stripe(), claim.hold());
+        }
         for of_stripe in claims.by_stripe() {
             self.release(of_stripe, by_key);
         }
@@ -135,7 +140,7 @@ impl Locks {
             return true;
         }
         let of_stripe = claims.of_stripe(Stripe::of(hash));
-        if are_held_by_key(claims, held_for) || of_stripe.is_empty() {
+        if held_for == HeldFor::Long || of_stripe.is_empty() {
             return false;
         }
         // A stripe held as a whole lets nobody in, but a key of it may have been held before. What such a holder gives
@@ -146,7 +151,7 @@ impl Locks {
 
     /// Takes a key for a moment, with other readers.
     pub fn try_share(&self, hash: u32) -> bool {
-        self.take_stripe(&[Claim::new(hash, Hold::Shared)], false, HeldFor::Moment).is_ok()
+        self.take_stripe(&[Claim::new(hash, Hold::Shared)], false).is_ok()
     }
 
     /// Gives back what `try_share` took.
@@ -193,18 +198,23 @@ impl Locks {
         &self.words[stripe.number()]
     }
 
-    /// Takes the stripe of some keys as a whole.
+    /// Takes the stripe of a key, if nobody has to do with it.
     #[inline]
-    fn take_stripe(&self, claims: &[Claim], called: bool, held_for: HeldFor) -> Result<(), Refused> {
+    fn take_free(&self, claim: Claim) -> bool {
+        let taken = taken(0, claim.hold());
+        self.word(claim.stripe()).compare_exchange(0, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the stripe of some keys as a whole.
+    fn take_stripe(&self, claims: &[Claim], called: bool) -> Result<(), Refused> {
         let (stripe, hold) = (claims[0].stripe(), strongest(claims));
         let word = self.word(stripe);
-        let long = if held_for == HeldFor::Long { LONG } else { 0 };
         let mut spins = 0;
         let mut now = word.load(Ordering::Relaxed);
         loop {
             if !lets_in(now, hold, called) {
-                // In a line, or behind a disk read, waiting a moment is of no use.
-                if now & (WAITERS | LONG) != 0 || spins == SPINS {
+                // In a line, waiting a moment is of no use.
+                if now & WAITERS != 0 || spins == SPINS {
                     return Err(Refused { stripe, claim: claims[0], hold });
                 }
                 spins += 1;
@@ -212,17 +222,13 @@ impl Locks {
                 now = word.load(Ordering::Relaxed);
                 continue;
             }
-            // Invariant: while the stripe is held as a whole, no key is added to those that are held one by one, and
-            // none of its holder's is among them.
+            // Invariant: none of the keys of one that holds a stripe as a whole is held by itself in a way that does
+            // not go with it, and none comes to be.
             let held = (now & BY_KEY != 0).then(|| self.by_key.of(stripe));
             if let Some(claim) = held.as_ref().and_then(|held| held.refused(claims)) {
                 return Err(Refused { stripe, claim, hold });
             }
-            let taken = match hold {
-                Hold::Shared => (now + 1) | long,
-                Hold::Exclusive => now | EXCLUSIVE | long,
-            };
-            match word.compare_exchange_weak(now, taken, Ordering::Acquire, Ordering::Relaxed) {
+            match word.compare_exchange_weak(now, taken(now, hold), Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(changed) => now = changed,
             }
@@ -237,7 +243,7 @@ impl Locks {
         loop {
             let mut now = word.load(Ordering::Relaxed);
             if !lets_in(now, hold, called) {
-                if now & (WAITERS | LONG) != 0 || spins == SPINS {
+                if now & WAITERS != 0 || spins == SPINS {
                     return Err(Refused { stripe, claim: claims[0], hold });
                 }
                 spins += 1;
@@ -252,6 +258,11 @@ impl Locks {
                 match word.compare_exchange_weak(now, now | BY_KEY, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => {
                         held.add(claims);
+                        drop(held);
+                        if called {
+                            // Those behind it may want other keys of the stripe.
+                            self.call_next(stripe);
+                        }
                         return Ok(());
                     }
                     Err(changed) => now = changed,
@@ -296,7 +307,7 @@ impl Locks {
         let word = self.word(stripe);
         let mut now = word.load(Ordering::Relaxed);
         loop {
-            let mut left = match hold {
+            let left = match hold {
                 Hold::Shared => {
                     debug_assert!(now & SHARED > 0, "a shared hold is given back once");
                     now - 1
@@ -306,9 +317,6 @@ impl Locks {
                     now & !EXCLUSIVE
                 }
             };
-            if left & (SHARED | EXCLUSIVE) == 0 {
-                left &= !LONG;
-            }
             match word.compare_exchange_weak(now, left, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) if left & WAITERS != 0 => return self.call_next(stripe),
                 Ok(_) => return,
@@ -348,10 +356,13 @@ impl Locks {
     }
 }
 
-/// Returns whether these keys are held one by one.
+/// Returns the word of a stripe when one more holds it.
 #[inline]
-fn are_held_by_key(claims: &Claims, held_for: HeldFor) -> bool {
-    held_for == HeldFor::Long && claims.len() > BY_STRIPE_MAX
+fn taken(word: u32, hold: Hold) -> u32 {
+    match hold {
+        Hold::Shared => word + 1,
+        Hold::Exclusive => word | EXCLUSIVE,
+    }
 }
 
 /// Returns whether the holders of a stripe, and those who wait for it, let one in.
@@ -424,7 +435,7 @@ mod tests {
         let locks = Locks::default();
         let (read, write) = (claims(&[(1, Hold::Shared)]), claims(&[(1, Hold::Exclusive)]));
         let (writer, readers) = (Arc::default(), Arc::default());
-        locks.try_lock(&read, Turn::Newcomer, HeldFor::Long).expect("free");
+        locks.try_lock(&read, Turn::Newcomer, HeldFor::Moment).expect("free");
         let at = refused(&locks, &write);
         assert!(matches!(locks.park(at, Turn::Newcomer, counting(&writer)), Parked::Queued));
         // A reader could share with the holder, but the writer came first.
@@ -530,6 +541,23 @@ mod tests {
         locks.unlock(&own, HeldFor::Moment);
         let covers = |hash| locks.cover(&before, HeldFor::Long, hash, Hold::Shared);
         assert!(covers(key(1, 0)) && !covers(key(1, 1)), "a key held by itself covers no other");
+    }
+
+    #[test]
+    fn one_that_was_called_and_holds_keys_lets_those_behind_it_have_others() {
+        let locks = Locks::default();
+        let one = |number| claims(&[(key(1, number), Hold::Exclusive)]);
+        let called: [Arc<AtomicUsize>; 2] = Default::default();
+        locks.try_lock(&one(0), Turn::Newcomer, HeldFor::Long).expect("free");
+        let at = locks.try_lock(&one(0), Turn::Newcomer, HeldFor::Long).expect_err("somebody has it");
+        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&called[0])), Parked::Queued));
+        let behind = refused(&locks, &one(1));
+        assert!(matches!(locks.park(behind, Turn::Newcomer, counting(&called[1])), Parked::Queued));
+        locks.unlock(&one(0), HeldFor::Long);
+        assert_eq!(called.each_ref().map(|count| count.load(Ordering::SeqCst)), [1, 0]);
+        locks.try_lock(&one(0), Turn::Called(at), HeldFor::Long).expect("its turn");
+        assert_eq!(called[1].load(Ordering::SeqCst), 1, "nobody has its key");
+        locks.try_lock(&one(1), Turn::Called(behind), HeldFor::Moment).expect("its turn");
     }
 
     #[test]

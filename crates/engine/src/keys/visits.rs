@@ -6,6 +6,10 @@ use crate::sync::pause;
 use haypile_store::KeyLocks;
 use std::time::Duration;
 
+/// Keys that an event loop's run holds at most which are not its arguments', and that one holds by their stripes which
+/// takes longer than an event loop's: one in a hundred stripes.
+pub const FEW_KEYS: usize = 128;
+
 /// Keys with which a run asks for no more, so that it comes to an end however its keys change meanwhile. Its claims and
 /// its locks take some 40 bytes of memory each.
 pub const CLAIMS_MAX: usize = 1 << 17;

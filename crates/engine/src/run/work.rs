@@ -61,7 +61,9 @@ impl Pending {
     /// Adds keys that a run has found.
     pub fn add_keys(&mut self, keys: Vec<Lacking>, alone: bool) {
         self.alone |= alone;
+        let before = self.more.capacity();
         self.more.extend(keys);
+        self.bytes += (self.more.capacity() - before) * size_of::<Lacking>();
         self.more.sort_unstable_by_key(|key| (key.hash, !key.exclusive));
         self.more.dedup_by_key(|key| key.hash);
     }

@@ -7,6 +7,7 @@ use crate::keys::claims::Claims;
 use crate::keys::exclusion::Exclusive;
 use crate::keys::gate::StoreGate;
 use crate::keys::locks::{HeldFor, Parked, Turn, Waiter};
+use crate::keys::visits::FEW_KEYS;
 use crate::run::engine::Engine;
 use crate::run::protocol::prepare;
 use crate::run::serving::{Place, Service};
@@ -37,6 +38,12 @@ pub struct FollowerLocks<'a> {
     inbox: Arc<Inbox>,
 }
 
+/// Returns how a record's keys are held: to change those of a large one takes longer than others are to wait for a
+/// stripe.
+fn held_for(claims: &Claims) -> HeldFor {
+    if claims.len() > FEW_KEYS { HeldFor::Long } else { HeldFor::Moment }
+}
+
 impl<'a> FollowerLocks<'a> {
     /// Makes them for a store that follows, which the engine serves under this version. `goes_on` says no when the
     /// engine ends.
@@ -62,7 +69,7 @@ impl<'a> FollowerLocks<'a> {
                 }
                 continue;
             };
-            match KeysHeld::try_take(&self.engine.locks, claims, turn, HeldFor::Moment) {
+            match KeysHeld::try_take(&self.engine.locks, claims, turn, held_for(claims)) {
                 Ok(keys) => {
                     if self.is_served() {
                         run();
@@ -157,7 +164,7 @@ impl<'a> FollowerLocks<'a> {
     }
 
     fn serve_keys(&self, keys: &[Key<'_>], claims: &Claims) {
-        let place = Place::Locked { claims, held_for: HeldFor::Moment, inbox: &self.inbox };
+        let place = Place::Locked { claims, held_for: held_for(claims), inbox: &self.inbox };
         for key in keys {
             let Some(database) = self.store.database_of(key.space) else { continue };
             for _ in 0..TRIES_MAX {
