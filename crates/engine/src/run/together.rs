@@ -166,13 +166,14 @@ impl WorkerState {
                 wanted.push(Wanted::Command(Work::Command(entry.id, planned.args.to_owned_args())));
                 continue;
             }
-            let mut txn = store.begin(buffers, call);
             for ((_, key), overwritten) in keys.iter().zip(specs) {
+                // Each by itself: one that looks for many at once is told that it has to load them.
+                let mut txn = store.begin(buffers, call);
                 if look(&mut txn, key, overwritten) == Err(Stop::WouldBlock) {
                     wanted.push(Wanted::Key { name: key.name.into(), overwritten });
                 }
+                buffers = txn.finish();
             }
-            buffers = txn.finish();
         }
         self.buffers = buffers;
     }

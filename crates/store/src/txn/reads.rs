@@ -260,12 +260,12 @@ impl Txn<'_> {
     }
 
     /// Looks a row up in the base. On an event loop only so many times, since each look takes several microseconds even
-    /// where no disk is read.
+    /// where no disk is read: the others are to be loaded, as if the disk had to be read.
     fn look_in_base(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
-        if self.call.mode == Mode::Memory {
+        if self.tier() == Tier::Memory {
             self.looked_in_base += 1;
             if self.looked_in_base > LOOKS_IN_BASE_MAX {
-                return Err(Stop::Long);
+                return Err(Stop::WouldBlock);
             }
         }
         lookup(self.store.base.get(row, self.tier()))
