@@ -137,14 +137,7 @@ impl Log {
         let charge = self.redeem(reserved, body.len());
         let long = Long::of(body);
         let mut queue = self.shared.queue.lock();
-        match long {
-            None => self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge),
-            Some(long) => {
-                let index = queue.append_long(kind, time_ms, body_crc, charge, long);
-                self.shared.reached.set_last(index);
-                index
-            }
-        }
+        self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge, long)
     }
 
     /// Appends a record of another log, of which this one is a copy: with the same index, term, entry, time and body.
@@ -156,10 +149,11 @@ impl Log {
     pub fn append_at(&self, reserved: Reservation<'_>, record: &Record<'_>) -> Result<(), NotNext> {
         let Record { index, term, entry, kind, time_ms, body, body_crc, .. } = *record;
         debug_assert_eq!(body_crc, crate::body::body_crc(body), "the checksum is that of the body");
+        let long = Long::of(body);
         let mut queue = self.shared.queue.lock();
         queue.follow(index, Entry { term, number: entry }, time_ms)?;
         let charge = self.redeem(reserved, body.len());
-        self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge);
+        self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge, long);
         Ok(())
     }
 
@@ -365,8 +359,21 @@ impl Drop for Log {
 
 impl Shared {
     #[inline]
-    fn append(&self, queue: &mut Queue, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
-        let index = queue.append(kind, time_ms, body, body_crc, charge, || self.reached.synced());
+    #[allow(clippy::too_many_arguments, reason = "a record's parts, handed on as they are")]
+    fn append(
+        &self,
+        queue: &mut Queue,
+        kind: Kind,
+        time_ms: u64,
+        body: &[u8],
+        body_crc: u32,
+        charge: u64,
+        long: Option<Long>,
+    ) -> Index {
+        let index = match long {
+            None => queue.append(kind, time_ms, body, body_crc, charge, || self.reached.synced()),
+            Some(long) => queue.append_long(kind, time_ms, body_crc, charge, long),
+        };
         self.reached.set_last(index);
         index
     }
