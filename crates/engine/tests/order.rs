@@ -91,6 +91,23 @@ fn a_run_is_committed_then_marked_then_told_of_then_delivered() {
     engine.close();
 }
 
+/// The rest of a client may be ended when there is time for it; its wait ends at once.
+#[test]
+fn nothing_is_taken_for_a_client_that_is_lost() {
+    let data = Data::new();
+    let engine = server::engine(1);
+    let mut worker = Worker::new(engine.clone(), 0, Box::new(|| ()));
+    engine.serve(data.store.clone()).expect("threads can start");
+    let [mut waiter, mut pusher] = [0; 2].map(|_| Client::new(&mut worker));
+    assert_eq!(waiter.ask(&mut worker, "BLPOP list 0"), "");
+    worker.lose(&mut waiter.session);
+    assert_eq!(pusher.ask(&mut worker, "RPUSH list a"), ":1");
+    assert_eq!(pusher.ask(&mut worker, "LLEN list"), ":1");
+    worker.part(&mut waiter.session);
+    worker.disconnect(&mut pusher.session);
+    engine.close();
+}
+
 /// Lets held syncs go on, so that a test that fails leaves no thread waiting.
 struct LetGo(Arc<FaultFiles>);
 

@@ -250,21 +250,33 @@ impl Worker {
         }
     }
 
-    /// A client has gone. It was not waiting for anything: what waits ends first.
-    pub fn disconnect(&mut self, session: &mut Session) {
+    /// A client has gone: nothing is taken for it any more, and another may come in its place. `part` follows.
+    ///
+    /// Invariant: that is at once. A key that comes to be is not for a client that was gone before.
+    pub fn lose(&mut self, session: &mut Session) {
         debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
-        let Worker { engine, state } = self;
-        state.depart(engine, session);
         match session.waiting {
-            Waiting::Blocked(_) => _ = engine.blocked.remove(session.id),
-            Waiting::ForKeys(_) => _ = engine.end_wait(session.id, End::Gone),
+            Waiting::Blocked(_) => _ = self.engine.blocked.remove(session.id),
+            Waiting::ForKeys(_) => _ = self.engine.end_wait(session.id, End::Gone),
             _ => {}
         }
+        self.engine.on_disconnect();
+    }
+
+    /// Ends the session of a client that has gone.
+    pub fn part(&mut self, session: &mut Session) {
+        let Worker { engine, state } = self;
+        state.depart(engine, session);
         state.go_on_after_pause(engine, session);
         session.state.seat = None;
         engine.clients.remove(session.id);
         engine.client_memory.forget(&session.client);
-        engine.on_disconnect();
+    }
+
+    /// A client has gone, and its session ends.
+    pub fn disconnect(&mut self, session: &mut Session) {
+        self.lose(session);
+        self.part(session);
     }
 
     /// Runs what `input` holds for `session`, replies into `out`. `now_ms` is the wall clock.

@@ -166,6 +166,7 @@ pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut re
         end = Err(End::Lost);
     }
     connection.lost.set(true);
+    event_loop.worker.borrow_mut().lose(&mut connection.state.borrow_mut().session);
     if let (Err(End::HandedOver), Some(words)) = (end, words) {
         event_loop.forget(&connection);
         return hand_over(&event_loop, connection, reader, &rest, words, names).await;
@@ -447,8 +448,8 @@ impl Connection {
         let took_us = if grown > SMALL_BYTES { now_us().saturating_sub(began_us) } else { 0 };
         event_loop.rounds.on_work(grown, Duration::from_micros(took_us));
 
-        if turn.next == Next::Yield {
-            event_loop.rounds.on_long_turn(began_us);
+        if turn.next == Next::Yield && turn.commands > 0 {
+            event_loop.rounds.on_long_turn(now_us());
         }
         let has_company = worker.has_slow_company() || event_loop.rounds.have_long_turns(began_us);
         let at_once = has_company || out.len() >= LEAVES_AT_ONCE_BYTES;
@@ -835,8 +836,8 @@ impl Connection {
         self.writer
     }
 
-    /// Ends the session.
-    pub fn disconnect(&self, worker: &mut Worker) {
-        worker.disconnect(&mut self.state.borrow_mut().session);
+    /// Ends the session of a client that has gone.
+    pub fn part(&self, worker: &mut Worker) {
+        worker.part(&mut self.state.borrow_mut().session);
     }
 }

@@ -154,7 +154,7 @@ pub fn run(
         while !mailbox.is_stopped() {
             mailbox.stop.notified().await;
         }
-        // Commands that have run get their replies, as far as these are durable and the sockets take them.
+        // Commands that have run get their replies, as far as these are durable by then and the sockets take them.
         event_loop.end_of_tick();
     });
     // A client may be on its way to a leader that does not answer.
@@ -388,7 +388,7 @@ impl EventLoop {
     /// Forgets a connection that has ended.
     pub fn forget(&self, connection: &Connection) {
         self.connections.borrow_mut().remove(&connection.id);
-        connection.disconnect(&mut self.worker.borrow_mut());
+        connection.part(&mut self.worker.borrow_mut());
         self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
     }
 

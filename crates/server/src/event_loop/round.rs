@@ -22,7 +22,7 @@ const SENT_BYTES_MAX: usize = ROUND_BYTES_MAX / 2;
 /// Bytes that a usual machine makes or sends in a microsecond, at least.
 const USUAL_BYTES_PER_US: usize = ROUND_BYTES_MAX / 1000;
 
-/// The time for which a long turn is thought of as one of several: some turns.
+/// The time for which a turn that was cut short counts as recent: that of some turns.
 const LONG_TURN_KEPT_US: u64 = 10_000;
 
 /// The length up to which replies leave in any round: whoever reads little does not wait behind those who read much.
@@ -53,7 +53,7 @@ impl Recent {
 pub struct Rounds {
     /// Bytes that were made and sent in this round.
     bytes: Cell<usize>,
-    /// When the last turn began that was ended for the sake of others, in microseconds.
+    /// When the last turn ended that was cut short for the sake of others, in microseconds of the wall clock.
     long_turn_us: Cell<u64>,
     /// Connections with replies for the next round, which their sockets may take.
     late: RefCell<VecDeque<Rc<Connection>>>,
@@ -67,17 +67,17 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Notes that a turn which began at this time, in microseconds, was ended so that others have theirs.
+    /// Notes that a turn was cut short at this time, in microseconds of the wall clock, so that others have theirs.
     #[inline]
-    pub fn on_long_turn(&self, began_us: u64) {
-        self.long_turn_us.set(began_us);
+    pub fn on_long_turn(&self, now_us: u64) {
+        self.long_turn_us.set(now_us);
     }
 
-    /// Tells whether some connection has long turns these days. A reply that waits for the end of a round may wait for
-    /// such a turn.
+    /// Tells whether a turn was cut short just now. Another one may come: a reply that waits for the end of a round may
+    /// wait for it.
     #[inline]
     pub fn have_long_turns(&self, now_us: u64) -> bool {
-        now_us.saturating_sub(self.long_turn_us.get()) < LONG_TURN_KEPT_US
+        now_us.abs_diff(self.long_turn_us.get()) < LONG_TURN_KEPT_US
     }
 
     /// Tells whether more bytes of replies that were made before may leave in this round.
