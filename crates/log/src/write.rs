@@ -1,8 +1,8 @@
 //! Writing: from the queue to the active segment, one `pwrite` a group, by the first thread that comes.
 //!
 //! A worker writes inline unless another thread is writing (which then writes for both), the segment is being changed,
-//! the group is long or writes have been slow of late (then the writer thread does it). Failures are not handled here: the part goes back
-//! and `sync.rs` recovers.
+//! the group is long or writes have been slow of late (then the writer thread does it). Failures are not handled here:
+//! the part goes back and `sync.rs` recovers.
 
 use std::time::{Duration, Instant};
 
