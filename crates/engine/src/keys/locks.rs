@@ -102,6 +102,12 @@ impl Locks {
             return Ok(());
         }
         for (taken, of_stripe) in claims.by_stripe().enumerate() {
+            if let [claim] = *of_stripe
+                && !by_key
+                && self.take_free(claim)
+            {
+                continue;
+            }
             let stripe = of_stripe[0].stripe();
             let called = matches!(turn, Turn::Called(at) if at.stripe == stripe);
             let outcome = if by_key { self.take_keys(of_stripe, called) } else { self.take_stripe(of_stripe, called) };
@@ -273,7 +279,11 @@ impl Locks {
 
     #[inline]
     fn release(&self, claims: &[Claim], by_key: bool) {
-        if by_key { self.release_keys(claims) } else { self.release_stripe(claims[0].stripe(), strongest(claims)) }
+        match claims {
+            _ if by_key => self.release_keys(claims),
+            [claim] => self.release_stripe(claim.stripe(), claim.hold()),
+            _ => self.release_stripe(claims[0].stripe(), strongest(claims)),
+        }
     }
 
     fn release_keys(&self, claims: &[Claim]) {
