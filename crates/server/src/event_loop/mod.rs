@@ -1,11 +1,11 @@
 //! One event loop: a single-threaded runtime with its connections, and the tick that ends each round of them.
 //!
 //! Connections run the requests that they have read and put themselves on the dirty list; none of them writes, except
-//! while some session waits for the disk: then replies that need not wait for the log leave at once. The tick is one
-//! more task, woken by the first of them, or because there is work for the I/O pool. Since the runtime's queue is first
-//! in, first out, the tick runs after all connections that the same poll made ready; it lets the log write once, and
-//! then each connection's replies leave with one write, if the log is as durable as they ask. Connections that have to
-//! wait stay listed until the log says that it has got further.
+//! while some session waits for the disk or turns are long: then replies that need not wait for the log leave at once.
+//! The tick is one more task, woken by the first of them, or because there is work for the I/O pool. Since the runtime
+//! runs what is ready in order of arrival, the tick runs after all connections that the same poll made ready; it lets
+//! the log write once, and then each connection's replies leave with one write, if the log is as durable as they ask.
+//! Connections that have to wait stay listed until the log says that it has got further.
 //!
 //! A round is all that is made and sent between two looks at the sockets, and bounded: see `round`.
 
