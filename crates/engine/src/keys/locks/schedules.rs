@@ -1,0 +1,104 @@
+//! The locks under many schedules of the threads that want them.
+
+use super::*;
+use shuttle::sync::{Arc, Condvar};
+use shuttle::thread;
+
+/// Takes the claims as an event loop does, with a condition variable in the place of its queue of events.
+fn with_locks(locks: &Locks, claims: &Claims, held_for: HeldFor, run: impl FnOnce()) {
+    let called = Arc::new((Mutex::new(0), Condvar::new()));
+    let mut turn = Turn::Newcomer;
+    let mut parks = 0;
+    while let Err(refused) = locks.try_lock(claims, turn, held_for) {
+        let call = called.clone();
+        let waiter = Box::new(move || {
+            *lock(&call.0) += 1;
+            call.1.notify_one();
+        });
+        match locks.park(refused, turn, waiter) {
+            Parked::Retry(_) => {}
+            Parked::Queued => {
+                parks += 1;
+                let mut calls = lock(&called.0);
+                while *calls < parks {
+                    calls = called.1.wait(calls).expect("no waiter panics");
+                }
+                turn = Turn::Called(refused);
+            }
+        }
+    }
+    run();
+    locks.unlock(claims, held_for);
+}
+
+const KEYS: usize = 4;
+
+/// The keys: two are of one stripe.
+const HASHES: [u32; KEYS] = [0, 1, 2, 1 + STRIPES as u32];
+
+/// Threads that want overlapping sets of keys all get them, exclusively where they asked for that, however they are
+/// scheduled: a lost wake-up is a deadlock, which shuttle reports.
+fn no_wake_up_is_lost(sets: [(HeldFor, &'static [(usize, Hold)]); 4]) {
+    let scenario = move || {
+        let locks = Arc::new(Locks::default());
+        let holders = Arc::new(Mutex::new([0i32; KEYS]));
+        let threads = sets.map(|(held_for, keys)| {
+            let (locks, holders) = (locks.clone(), holders.clone());
+            thread::spawn(move || {
+                let mut claims = Claims::default();
+                keys.iter().for_each(|&(key, hold)| claims.add(HASHES[key], hold));
+                claims.arrange();
+                for _ in 0..2 {
+                    with_locks(&locks, &claims, held_for, || {
+                        for &(key, hold) in keys {
+                            let mut holders = lock(&holders);
+                            let now = &mut holders[key];
+                            assert!(*now == 0 || (*now > 0 && hold == Hold::Shared), "a writer excludes all others");
+                            *now += if hold == Hold::Shared { 1 } else { -1 };
+                        }
+                        thread::yield_now();
+                        for &(key, hold) in keys {
+                            lock(&holders)[key] -= if hold == Hold::Shared { 1 } else { -1 };
+                        }
+                    });
+                }
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+        assert_eq!(locks.parked(), 0);
+        assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
+        assert!(locks.by_key.is_empty());
+    };
+    shuttle::check_random(scenario, 3000);
+    shuttle::check_pct(scenario, 3000, 3);
+}
+
+#[test]
+fn no_wake_up_of_a_stripe_is_lost() {
+    no_wake_up_is_lost([
+        (HeldFor::Moment, &[(0, Hold::Exclusive), (1, Hold::Shared)]),
+        (HeldFor::Moment, &[(1, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(0, Hold::Shared), (2, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(0, Hold::Shared), (1, Hold::Exclusive), (2, Hold::Shared)]),
+    ]);
+}
+
+#[test]
+fn no_wake_up_of_a_key_is_lost() {
+    no_wake_up_is_lost([
+        (HeldFor::Long, &[(0, Hold::Exclusive), (1, Hold::Exclusive)]),
+        (HeldFor::Long, &[(0, Hold::Shared), (3, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(1, Hold::Shared), (3, Hold::Exclusive)]),
+        (HeldFor::Long, &[(1, Hold::Shared), (2, Hold::Shared), (3, Hold::Shared)]),
+    ]);
+}
+
+#[test]
+fn no_wake_up_of_a_key_beside_stripes_is_lost() {
+    no_wake_up_is_lost([
+        (HeldFor::Long, &[(0, Hold::Shared), (1, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(3, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(1, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(0, Hold::Exclusive), (3, Hold::Shared)]),
+    ]);
+}
