@@ -345,11 +345,13 @@ impl Hidden {
     }
 
     fn streams_of_group(args: Args) -> Option<usize> {
+        let has_number =
+            |i: usize| ["count", "block", "claim", "maxcount", "maxsize"].iter().any(|word| args.is(i, word));
         let mut i = 1;
         while i < args.len() && !args.is(i, "streams") {
             i += if args.is(i, "group") {
                 3
-            } else if ["count", "block", "claim", "maxcount", "maxsize"].iter().any(|word| args.is(i, word)) {
+            } else if has_number(i) && i + 1 < args.len() && !args.is(i + 1, "streams") {
                 2
             } else {
                 1
@@ -451,6 +453,13 @@ mod tests {
         check(Keys::all_from(1, 2).specs(), "mset a 1 b", &[1, 3]);
         check(Keys::all_from(1, 1).specs(), "del", &[]);
         check(&[KeySpec::at(1), KeySpec::at(2)], "rename a b", &[1, 2]);
+        let of_group = spec(
+            Begin::Nearly(&Begin::Keyword { word: "STREAMS", from: 4 }, Hidden::StreamsOfGroup),
+            Find::Range { last: -1, step: 1, limit: 2 },
+        );
+        check(&of_group, "xreadgroup group streams streams count 1 streams a b 0 0", &[7, 8]);
+        // No number: Redis takes it for the word, too.
+        check(&of_group, "xreadgroup group g c count streams a 0", &[6]);
         let but_last = spec(Begin::Index(1), Find::Range { last: -2, step: 1, limit: 0 });
         check(&but_last, "blpop a b 0", &[1, 2]);
         check(&but_last, "blpop", &[]);
