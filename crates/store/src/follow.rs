@@ -197,7 +197,8 @@ impl Store {
         self.role.get() == Role::Following
     }
 
-    /// Returns whether the store takes no writes of clients: it follows, or was told to stop leading.
+    /// Returns whether the store takes no writes of clients: it follows, was told to stop leading, or repeats the
+    /// commands of another server.
     #[inline]
     pub fn takes_no_writes(&self) -> bool {
         self.role.refuses_writes()
@@ -222,6 +223,16 @@ impl Store {
     /// Refuses all writes while another store is about to lead in the place of this one.
     pub fn set_hands_over(&self, hands_over: bool) {
         self.role.set_hands_over(hands_over);
+    }
+
+    /// Returns whether a store that leads was told to stop that.
+    pub fn is_about_to_follow(&self) -> bool {
+        self.role.is_about_to_follow()
+    }
+
+    /// Takes back what `stop_leading` has said.
+    pub fn stay_leader(&self) {
+        self.role.stay_leader();
     }
 
     /// Refuses all writes from now on: the store is going to be closed, and opened again as one that follows.

@@ -21,6 +21,8 @@ const FOLLOWS: u8 = 1;
 const NO_REPLICAS: u8 = 2;
 /// Another store is about to lead in the place of this one.
 const HANDS_OVER: u8 = 4;
+/// The store repeats the commands of another server, whose writes alone it takes.
+const REPEATS: u8 = 8;
 
 /// The role that a store has now.
 pub(crate) struct RoleNow {
@@ -58,9 +60,30 @@ impl RoleNow {
         self.set_refusal(FOLLOWS, true);
     }
 
+    /// Returns whether a store that leads refuses writes because it is going to follow.
+    pub fn is_about_to_follow(&self) -> bool {
+        self.get() == Role::Leading && self.refusals.load(Ordering::Acquire) & FOLLOWS != 0
+    }
+
+    /// Ends what `refuse_writes` has begun.
+    pub fn stay_leader(&self) {
+        assert_eq!(self.get(), Role::Leading, "a store that follows refuses writes");
+        self.set_refusal(FOLLOWS, false);
+    }
+
     /// Refuses clients' writes of a store that leads while there are too few replicas.
     pub fn set_lacks_replicas(&self, lacks: bool) {
         self.set_refusal(NO_REPLICAS, lacks);
+    }
+
+    /// Refuses writes, but for those of the server whose commands the store repeats.
+    pub fn set_repeats(&self, repeats: bool) {
+        self.set_refusal(REPEATS, repeats);
+    }
+
+    /// Returns whether the store repeats the commands of another server.
+    pub fn repeats(&self) -> bool {
+        self.refusals.load(Ordering::Acquire) & REPEATS != 0
     }
 
     /// Refuses all writes of a store that leads while another one is about to lead.
@@ -81,10 +104,11 @@ impl RoleNow {
         };
     }
 
-    /// Returns whether clients' writes are refused because the store follows. One load.
+    /// Returns whether clients' writes are refused because the store follows, or repeats what another server does. One
+    /// load.
     #[inline]
     pub fn refuses_writes(&self) -> bool {
-        self.refusals.load(Ordering::Relaxed) & FOLLOWS != 0
+        self.refusals.load(Ordering::Relaxed) & (FOLLOWS | REPEATS) != 0
     }
 
     /// Returns why clients' writes are refused. One load.
@@ -92,7 +116,7 @@ impl RoleNow {
     pub fn refusal(&self) -> Option<Refusal> {
         match self.refusals.load(Ordering::Relaxed) {
             0 => None,
-            bits if bits & (FOLLOWS | HANDS_OVER) != 0 => Some(Refusal::Follows),
+            bits if bits & (FOLLOWS | HANDS_OVER | REPEATS) != 0 => Some(Refusal::Follows),
             _ => Some(Refusal::NoReplicas),
         }
     }

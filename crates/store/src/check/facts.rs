@@ -5,6 +5,7 @@ use super::{Above, Findings, Kind, Merged};
 use crate::base::BaseError;
 use crate::databases::{COUNTERS, CountsAt, DATABASES_MAX};
 use crate::facts::is_fact_row;
+use crate::origin::{ORIGIN, ORIGIN_BYTES};
 use crate::row::{Family, Space, SystemScope};
 use crate::store::members_row;
 use haypile_log::Index;
@@ -45,7 +46,7 @@ struct Name {
 }
 
 /// The system rows that are known. A row of another name is a defect.
-const NAMES: [Name; 9] = [
+const NAMES: [Name; 10] = [
     Name {
         scope: SystemScope::Replicated,
         name: b"database/",
@@ -102,6 +103,13 @@ const NAMES: [Name; 9] = [
         number_bytes: 0,
         value_bytes: 8,
         note: |facts, _, value| facts.settled = u64_of(value),
+    },
+    Name {
+        scope: SystemScope::Replicated,
+        name: ORIGIN,
+        number_bytes: 0,
+        value_bytes: ORIGIN_BYTES,
+        note: |_, _, _| {},
     },
 ];
 

@@ -84,9 +84,17 @@ impl Store {
     /// Returns whether a command may come that cannot make the data larger: in `engine memory`, and on a disk that is
     /// short, such commands make room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
-        if let Some(why) = self.refusal_of_writes() {
-            return WritePressure::Stop(why);
-        }
+        self.refusal_of_writes().map_or_else(|| self.pressure_of_deletions(), WritePressure::Stop)
+    }
+
+    /// Returns whether a write may come of the server whose commands the store repeats; `grows` as it can make the data
+    /// larger.
+    pub fn pressure_to_repeat(&self, grows: bool) -> WritePressure {
+        if grows { self.pressure_of_data() } else { self.pressure_of_deletions() }
+    }
+
+    /// Returns whether there is room for what cannot make the data larger.
+    fn pressure_of_deletions(&self) -> WritePressure {
         let stopped = self.flush.stopped(true);
         // A flush that fails for want of room may need the room that this command's deletions give back.
         let has_memory = || self.memtable.active_bytes() as f64 <= self.flush.memtable_bytes() as f64 * SLOW_UNTIL;

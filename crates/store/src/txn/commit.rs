@@ -80,6 +80,9 @@ impl Txn<'_> {
         if !self.is_read_only() {
             // A MULTI block of which a command was ended must not commit: half of it would take effect.
             self.goes_on()?;
+            if let Some(repeated) = self.repeated {
+                self.note_origin(repeated)?;
+            }
         }
         for object in self.ahead.iter().filter(|_| !self.store.options.memory_only) {
             let row = intent_row(object.id);

@@ -16,6 +16,7 @@ mod next;
 mod notes;
 pub(crate) mod own;
 mod reads;
+mod repeat;
 mod scan;
 pub(crate) mod view;
 pub(crate) mod visit;
@@ -26,6 +27,7 @@ pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
 use crate::databases::CountChanges;
+use crate::origin::Repeated;
 use crate::random::next_random;
 use crate::reclaim::Orphan;
 use crate::refusal::Refusal;
@@ -193,6 +195,10 @@ pub struct Txn<'s> {
     /// Keys whose locks the transaction lacked.
     lacking: Vec<Lacking>,
     random: u64,
+    /// The time up to which deadlines have passed.
+    pub(crate) expiry_ms: u64,
+    /// The command of another server that the transaction repeats, if it does.
+    pub(crate) repeated: Option<&'s Repeated>,
     /// The rows that a run in `Mode::Load` has read.
     pins: Option<Box<Pins>>,
     /// The trace that the transaction's lookups of keys leave on their rows.
@@ -264,6 +270,8 @@ impl<'s> Txn<'s> {
             locks: None,
             lacking: Vec::new(),
             random: call.seed,
+            expiry_ms: call.now_ms,
+            repeated: None,
             pins: (call.mode == Mode::Load).then(|| Box::new(Pins { epoch: store.epoch(), rows: HashMap::new() })),
             touch,
             accesses: None,
