@@ -337,7 +337,7 @@ pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 fn as_readers_see(txn: &Txn<'_>, row: Option<Value>) -> Result<Option<Entry>> {
     let Some(row) = row else { return Ok(None) };
     let entry = Entry::parse(row)?;
-    Ok((!entry.header.is_expired(txn.now_ms())).then_some(entry))
+    Ok((!entry.header.is_expired(txn.expiry_ms())).then_some(entry))
 }
 
 /// Returns the key as writers see it, and counts a reader: for commands that read a key and then write it.
@@ -365,7 +365,7 @@ fn on_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
 pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let Some(row) = txn.use_meta(key)? else { return Ok(None) };
     let entry = Entry::parse(row)?;
-    if let Some(end_ms) = entry.header.ends_ms().filter(|_| entry.header.is_expired(txn.now_ms())) {
+    if let Some(end_ms) = entry.header.ends_ms().filter(|_| entry.header.is_expired(txn.expiry_ms())) {
         remove(txn, key, &entry.header)?;
         txn.on_lapsed(key, end_ms);
         tell_expired(txn, key, &entry.header);
@@ -377,7 +377,7 @@ pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 /// Tells that a key has expired, by its own deadline or with the last of its fields.
 fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
     txn.on_expired();
-    if header.deadline_ms.is_some_and(|deadline| txn.now_ms() > deadline) {
+    if header.deadline_ms.is_some_and(|deadline| txn.expiry_ms() > deadline) {
         txn.on_event(event::EXPIRED, "expired", key);
     } else {
         txn.on_event(event::HASH, "hexpired", key);
@@ -394,7 +394,7 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
         Presence::Plain => Ok(Some(Header::inline(None))),
         Presence::Row(row) => {
             let header = Entry::parse(row)?.header;
-            if header.is_expired(txn.now_ms()) {
+            if header.is_expired(txn.expiry_ms()) {
                 // An expired key counts as absent: the write makes a new key.
                 tell_expired(txn, key, &header);
                 txn.on_event(event::NEW, "new", key);
@@ -507,13 +507,13 @@ pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<Due>
         return Ok(Due::Nothing);
     };
     let header = entry.header;
-    if header.is_expired(txn.now_ms()) {
+    if header.is_expired(txn.expiry_ms()) {
         remove(txn, key, &header)?;
         tell_expired(txn, key, &header);
         return Ok(Due::Removed);
     }
     let is_of_fields = header.fields.is_some_and(|fields| fields.first_ms == deadline_ms);
-    Ok(if is_of_fields && txn.now_ms() > deadline_ms { Due::Fields(entry) } else { Due::Nothing })
+    Ok(if is_of_fields && txn.expiry_ms() > deadline_ms { Due::Fields(entry) } else { Due::Nothing })
 }
 
 /// Returns the deadline rows of a key, with their values: one for its own deadline, and one for the first of its

@@ -89,7 +89,7 @@ pub fn put(
     deadline_ms: Option<u64>,
 ) -> Result<()> {
     let inline = Header::inline(deadline_ms);
-    if inline.is_expired(txn.now_ms()) {
+    if inline.is_expired(txn.expiry_ms()) {
         return match before {
             Some(before) => key::remove(txn, key, before),
             // The key existed for an instant: WATCH notices it.

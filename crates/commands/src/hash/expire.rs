@@ -327,7 +327,7 @@ fn hgetex(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     let fields = fields(args, at, NOT_POSITIVE)?;
     let values = match deadline {
-        Some(deadline) if deadline <= txn.now_ms() => values_once(txn, &key, entry.as_ref(), args, fields)?,
+        Some(deadline) if deadline <= txn.expiry_ms() => values_once(txn, &key, entry.as_ref(), args, fields)?,
         _ => values(txn, &key, entry.as_ref(), args, fields)?,
     };
     let Some(entry) = entry else { return Ok(values) };
@@ -530,7 +530,7 @@ fn hsetex(txn: &mut Txn, args: Args) -> Result<Reply> {
             }
         }
     }
-    let has_passed = options.deadline_ms.is_some_and(|deadline| deadline <= txn.now_ms());
+    let has_passed = options.deadline_ms.is_some_and(|deadline| deadline <= txn.expiry_ms());
     let timed = match options.deadline_ms {
         _ if options.keeps => Timed::Keep,
         Some(_) if has_passed => Timed::Never,

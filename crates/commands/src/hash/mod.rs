@@ -271,7 +271,7 @@ fn hvals(txn: &mut Txn, args: Args) -> Result<Reply> {
 fn everything(txn: &mut Txn, args: Args, part: Part) -> Result<Reply> {
     let key = args.key(txn, 1);
     let Some(entry) = lookup(txn, &key)? else { return Ok(Reply::Elements(Elements::new(part.shape()))) };
-    let (count, now_ms) = (hash::len(txn, &key, &entry)?, txn.now_ms());
+    let (count, now_ms) = (hash::len(txn, &key, &entry)?, txn.expiry_ms());
     if count <= ROWS_INLINE_MAX as u64 {
         let mut elements = Elements::with_capacity(part.shape(), (count * part.width()) as usize, VALUE_BYTES);
         hash::visit(txn, &key, &entry, |field, value| {

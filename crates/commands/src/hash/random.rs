@@ -92,7 +92,7 @@ impl Wanted {
 
 /// `count` different fields.
 fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, wanted: Wanted) -> Result<Reply> {
-    let (mut dice, now_ms) = (Dice::new(txn), txn.now_ms());
+    let (mut dice, now_ms) = (Dice::new(txn), txn.expiry_ms());
     if count <= DRAWS_MAX && count.saturating_mul(DRAWS_SHARE) < fields {
         return draw_different(txn, key, entry, count, wanted, &mut dice);
     }

@@ -339,7 +339,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
         ttl if options.absolute => Some(ttl),
         ttl => Some(ttl.wrapping_add(now_ms)),
     };
-    let has_passed = deadline.is_some_and(|deadline| deadline <= now_ms);
+    let has_passed = deadline.is_some_and(|deadline| deadline <= txn.expiry_ms() as i64);
     let is_there = !has_passed && received.finish(txn, &key, deadline.map(|deadline| deadline as u64))?;
     if is_there {
         if let Some(access) = options.access(txn) {

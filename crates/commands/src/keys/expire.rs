@@ -93,15 +93,14 @@ fn pexpireat(txn: &mut Txn, args: Args) -> Result<Reply> {
 /// Gives a key a deadline. Answers whether the key has it now, or is gone because it has passed.
 fn set_deadline(txn: &mut Txn, args: Args, time: Time, command: &'static str) -> Result<Reply> {
     let conditions = Conditions::parse(args)?;
-    let now = txn.now_ms();
-    let deadline = time.to_ms(args.int(2)?, now).ok_or(Error::InvalidExpire(command))?;
+    let deadline = time.to_ms(args.int(2)?, txn.now_ms()).ok_or(Error::InvalidExpire(command))?;
     let key = args.key(txn, 1);
     let Some(entry) = key::lookup_write(txn, &key)? else { return Ok(Reply::Integer(0)) };
     if !conditions.allow(entry.header.deadline_ms, deadline) {
         return Ok(Reply::Integer(0));
     }
     match u64::try_from(deadline) {
-        Ok(deadline) if deadline > now => {
+        Ok(deadline) if deadline > txn.expiry_ms() => {
             key::set_deadline(txn, &key, &entry, Some(deadline))?;
             txn.on_event(event::GENERIC, "expire", &key);
         }

@@ -247,7 +247,7 @@ fn add<N: Number>(txn: &mut Txn, args: Args, options: &Options, by: N) -> Result
         _ => present,
     };
     string::put(txn, &key, header.as_ref(), after.text().as_bytes(), deadline)?;
-    if sets && deadline.is_some_and(|deadline| deadline <= txn.now_ms()) {
+    if sets && deadline.is_some_and(|deadline| deadline <= txn.expiry_ms()) {
         if header.is_some() {
             txn.on_event(event::GENERIC, "del", &key);
         }

@@ -286,7 +286,7 @@ fn getex(txn: &mut Txn, args: Args) -> Result<Reply> {
     let deadline = options.deadline(txn, args, "getex")?;
     let reply = bulk(string::content(txn, &key, entry.clone())?);
     match options.expiry {
-        Expiry::At(time, _) if time.is_absolute() && deadline.is_some_and(|deadline| deadline <= txn.now_ms()) => {
+        Expiry::At(time, _) if time.is_absolute() && deadline.is_some_and(|deadline| deadline <= txn.expiry_ms()) => {
             key::remove(txn, &key, &entry.header)?;
             txn.on_event(event::GENERIC, "del", &key);
         }

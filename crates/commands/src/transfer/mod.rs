@@ -42,7 +42,7 @@ pub fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
 /// Whether some field that readers see has a deadline.
 fn has_deadlines(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<bool> {
     let Some(fields) = entry.header.fields else { return Ok(false) };
-    if txn.now_ms() <= fields.first_ms {
+    if txn.expiry_ms() <= fields.first_ms {
         return Ok(true);
     }
     let mut found = false;
@@ -257,7 +257,7 @@ impl Receiver {
             Part::String(bytes) | Part::Element(bytes) => (bytes.len(), self.maker.add(txn, key, bytes)?),
             Part::Scored(member, score) => (member.len(), self.maker.add_scored(txn, key, member, score)?),
             // As if it had come to its end here.
-            Part::Field { deadline_ms: Some(deadline), .. } if deadline <= txn.now_ms() => (0, true),
+            Part::Field { deadline_ms: Some(deadline), .. } if deadline <= txn.expiry_ms() => (0, true),
             Part::Field { field, value, deadline_ms } => {
                 (field.len() + value.len(), self.maker.add_field(txn, key, field, value, deadline_ms)?)
             }

@@ -416,7 +416,7 @@ pub(crate) fn store(
     event: &'static str,
 ) -> Result<Reply> {
     let count = maker.len();
-    let was_there = before.is_some_and(|before| !before.is_expired(txn.now_ms()));
+    let was_there = before.is_some_and(|before| !before.is_expired(txn.expiry_ms()));
     maker.finish(txn, to, before.as_ref())?;
     if count > 0 {
         txn.on_event(event::ZSET, event, to);

@@ -307,7 +307,7 @@ fn change<R>(
     match Form::of(&entry)? {
         Form::Packed(packed) => {
             let place = find(&packed, field)?;
-            let live = place.as_ref().filter(|place| place.is_live(txn.now_ms()));
+            let live = place.as_ref().filter(|place| place.is_live(txn.expiry_ms()));
             let (result, value) = change(live.map(|place| &packed.entries[place.value.clone()]))?;
             let encoding = encoding_for(txn, packed.encoding, std::iter::once((field, &value[..])), 0);
             if packed.encoding & encoding::HASH_HAS_DEADLINES == 0 {
@@ -324,7 +324,7 @@ fn change<R>(
             let row = head.rows(key).element(element::hash(txn, field), field);
             let before = txn.row(&row)?;
             let old = before.as_deref().map(super::stored_in_row).transpose()?;
-            let live = old.filter(|old| old.is_live(txn.now_ms()));
+            let live = old.filter(|old| old.is_live(txn.expiry_ms()));
             let (result, value) = change(live.map(|live| live.value))?;
             let mut rows = Rows::of(&entry, head, timing);
             rows.head.encoding = encoding_for(txn, head.encoding, std::iter::once((field, &value[..])), 0);

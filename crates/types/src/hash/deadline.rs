@@ -111,7 +111,7 @@ fn change<'a>(
     if fields.len() > ROWS_INLINE_MAX {
         txn.long()?;
     }
-    let now_ms = txn.now_ms();
+    let now_ms = txn.expiry_ms();
     let mut outcomes = Vec::with_capacity(fields.len());
     match Form::of(entry)? {
         Form::Packed(packed) => {
@@ -169,7 +169,7 @@ fn expire_fields(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, max: usize) ->
             let packing = Packing::of(txn, key, &entry.header, &packed)?;
             let fields = u64::from(packed.count) - packing.count as u64;
             packing.finish(txn, key)?;
-            Ok(Expired { fields, until_ms: txn.now_ms().saturating_sub(1), may_be_more: false })
+            Ok(Expired { fields, until_ms: txn.expiry_ms().saturating_sub(1), may_be_more: false })
         }
         Form::Rows(head, timing) => {
             let mut rows = Rows::of(entry, head, timing);

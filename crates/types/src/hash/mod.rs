@@ -85,12 +85,12 @@ fn has_expired(entry: &Entry, now_ms: u64) -> bool {
 #[inline]
 pub fn len(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<u64> {
     match Form::of(entry)? {
-        Form::Packed(packed) if !has_expired(entry, txn.now_ms()) => Ok(packed.count.into()),
-        Form::Rows(head, _) if !has_expired(entry, txn.now_ms()) => Ok(head.count),
+        Form::Packed(packed) if !has_expired(entry, txn.expiry_ms()) => Ok(packed.count.into()),
+        Form::Rows(head, _) if !has_expired(entry, txn.expiry_ms()) => Ok(head.count),
         Form::Packed(packed) => {
             let (mut live, mut fields) = (0, Fields::of(&packed));
             while let Some(field) = fields.next()? {
-                live += u64::from(field.stored.is_live(txn.now_ms()));
+                live += u64::from(field.stored.is_live(txn.expiry_ms()));
             }
             Ok(live)
         }
@@ -100,7 +100,7 @@ pub fn len(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<u64> {
 
 /// Returns how many fields of a hash in rows have passed their deadlines and were not removed yet.
 fn expired_rows(txn: &mut Txn<'_>, key: &Key<'_>, head: &Head) -> Result<u64> {
-    let (from, until) = index_range(key, head, 0, txn.now_ms());
+    let (from, until) = index_range(key, head, 0, txn.expiry_ms());
     let most = if txn.long().is_ok() { u64::MAX } else { ROWS_INLINE_MAX as u64 };
     let mut seen = 0;
     txn.visit(&from, &until, Direction::Forward, ROWS_INLINE_MAX, |_, _| {
@@ -124,7 +124,7 @@ fn index_range(key: &Key<'_>, head: &Head, from_ms: u64, until_ms: u64) -> (RowK
 pub fn get(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, field: &[u8]) -> Result<Option<Value>> {
     match Form::of(&entry)? {
         Form::Packed(packed) => {
-            let Some(place) = find(&packed, field)?.filter(|place| place.is_live(txn.now_ms())) else {
+            let Some(place) = find(&packed, field)?.filter(|place| place.is_live(txn.expiry_ms())) else {
                 return Ok(None);
             };
             let range = HEAD_BYTES + place.value.start..HEAD_BYTES + place.value.end;
@@ -135,7 +135,7 @@ pub fn get(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, field: &[u8]) -> Resu
             let Some(row) = txn.row(&row)? else { return Ok(None) };
             let stored = stored_in_row(&row)?;
             let start = row.len() - stored.value.len();
-            Ok(stored.is_live(txn.now_ms()).then(|| row.slice(start..row.len())))
+            Ok(stored.is_live(txn.expiry_ms()).then(|| row.slice(start..row.len())))
         }
     }
 }
@@ -163,7 +163,7 @@ fn look_stored<R>(
 ) -> Result<Option<R>> {
     match Form::of(entry)? {
         Form::Packed(packed) => {
-            let place = find(&packed, field)?.filter(|place| place.is_live(txn.now_ms()));
+            let place = find(&packed, field)?.filter(|place| place.is_live(txn.expiry_ms()));
             Ok(place.map(|place| {
                 look(Stored { value: &packed.entries[place.value.clone()], deadline_ms: place.deadline_ms })
             }))
@@ -172,7 +172,7 @@ fn look_stored<R>(
             let row = head.rows(key).element(element::hash(txn, field), field);
             let Some(row) = txn.row(&row)? else { return Ok(None) };
             let stored = stored_in_row(&row)?;
-            Ok(stored.is_live(txn.now_ms()).then(|| look(stored)))
+            Ok(stored.is_live(txn.expiry_ms()).then(|| look(stored)))
         }
     }
 }
@@ -206,7 +206,7 @@ pub fn visit_stored(
     entry: &Entry,
     mut each: impl FnMut(&[u8], Stored<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let now_ms = txn.now_ms();
+    let now_ms = txn.expiry_ms();
     match Form::of(entry)? {
         Form::Packed(packed) => {
             let mut fields = Fields::of(&packed);
@@ -261,7 +261,7 @@ pub fn page(
         (Form::Rows(..), None) => return Ok(None),
         (Form::Rows(head, _), Some(from)) => (head, from),
     };
-    let (now_ms, mut damage) = (txn.now_ms(), Ok(()));
+    let (now_ms, mut damage) = (txn.expiry_ms(), Ok(()));
     let next = walk::page(txn, head.rows(key), from, max, |field, row| match stored_in_row(row) {
         Ok(stored) if stored.is_live(now_ms) => each(field, stored.value),
         Ok(_) => {}
@@ -278,7 +278,7 @@ pub fn draw(
     dice: &mut Dice,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
-    let now_ms = txn.now_ms();
+    let now_ms = txn.expiry_ms();
     match Form::of(entry)? {
         Form::Packed(_) => {
             let mut left = dice.below(len(txn, key, entry)?.max(1));
@@ -339,7 +339,7 @@ fn draw_on_a_walk(
 /// Returns a packed hash by itself, to draw from it as often as one likes; `None` for one in rows.
 pub fn packed(txn: &Txn<'_>, entry: Entry) -> Result<Option<PackedHash>> {
     match Form::of(&entry)? {
-        Form::Packed(_) => Ok(Some(PackedHash { now_ms: txn.now_ms(), payload: entry.into_payload() })),
+        Form::Packed(_) => Ok(Some(PackedHash { now_ms: txn.expiry_ms(), payload: entry.into_payload() })),
         Form::Rows(..) => Ok(None),
     }
 }

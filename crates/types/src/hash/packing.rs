@@ -48,7 +48,9 @@ impl Packing {
             count: packed.count.into(),
             entries: packed.entries.to_vec(),
         };
-        if header.fields.is_some_and(|fields| txn.now_ms() > fields.first_ms) && packing.reclaim(txn.now_ms())? > 0 {
+        if header.fields.is_some_and(|fields| txn.expiry_ms() > fields.first_ms)
+            && packing.reclaim(txn.expiry_ms())? > 0
+        {
             txn.on_event(event::HASH, "hexpired", key);
         }
         Ok(packing)

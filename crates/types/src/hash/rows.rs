@@ -94,7 +94,7 @@ impl Rows {
         deadline: Deadline,
     ) -> Result<bool> {
         let old = before.map(|row| stored_in_row(row)).transpose()?;
-        let live = old.filter(|old| old.is_live(txn.now_ms()));
+        let live = old.filter(|old| old.is_live(txn.expiry_ms()));
         self.has_expired |= old.is_some() && live.is_none();
         let deadline_ms = deadline.after(live.and_then(|live| live.deadline_ms));
         self.head.count += u64::from(old.is_none());
@@ -137,7 +137,7 @@ impl Rows {
         name: &[u8],
         decide: impl Fn(u64, Option<u64>) -> (After, Option<u64>),
     ) -> Result<After> {
-        let (row, now_ms) = (self.row(txn, key, name), txn.now_ms());
+        let (row, now_ms) = (self.row(txn, key, name), txn.expiry_ms());
         let Some(before) = txn.row(&row)? else { return Ok(After::NoField) };
         let old = stored_in_row(&before)?;
         if !old.is_live(now_ms) {
@@ -175,14 +175,14 @@ impl Rows {
         txn.delete_row(&row)?;
         self.head.count -= 1;
         self.retime(txn, key, name, old.deadline_ms, None)?;
-        let is_live = old.is_live(txn.now_ms());
+        let is_live = old.is_live(txn.expiry_ms());
         self.has_expired |= !is_live;
         Ok(is_live)
     }
 
     /// Removes up to `max` fields whose deadlines have passed; returns how many, and the latest of their deadlines.
     pub fn reclaim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, max: usize) -> Result<(u64, u64)> {
-        let (from, until) = super::index_range(key, &self.head, 0, txn.now_ms());
+        let (from, until) = super::index_range(key, &self.head, 0, txn.expiry_ms());
         let gone = txn.scan(&from, &until, max)?;
         for (row, _) in &gone {
             let Some(name) = row.get(element::ROW_PREFIX_BYTES + 8 + element::HASH_BYTES..) else {
@@ -233,7 +233,7 @@ impl Rows {
         let fields = if is_retimed { self.times(txn, key)? } else { was };
         let header =
             Header { tag: Tag::HashRows, deadline_ms: self.deadline_ms, fields, object: Some(self.head.object) };
-        if self.head.count == 0 || header.is_expired(txn.now_ms()) {
+        if self.head.count == 0 || header.is_expired(txn.expiry_ms()) {
             return match &self.before {
                 Some(before) => key::remove(txn, key, before),
                 None => Ok(()),
