@@ -49,13 +49,15 @@ impl Engine {
         let databases = settings.config().databases;
         let statistics = Statistics::new(&settings);
         let accounts = Accounts::new(table.catalog().clone(), &settings);
-        let counters = (0..workers).map(|_| Counters::new(table.ids())).collect();
+        // One more than there are event loops, for the thread that repeats a master's commands.
+        let places = workers + 1;
+        let counters = (0..places).map(|_| Counters::new(table.ids())).collect();
         let events = Arc::new(AtomicU32::new(event::classes(&settings.config().keyspace_events)));
         let events_of_settings = events.clone();
         follow(&settings, move |config| {
             events_of_settings.store(event::classes(&config.keyspace_events), Ordering::Relaxed);
         });
-        let client_memory = ClientMemory::new(workers, &settings.config(), process.memory_budget.clone());
+        let client_memory = ClientMemory::new(places, &settings.config(), process.memory_budget.clone());
         let client_memory = Arc::new(client_memory);
         let memory_of_settings = client_memory.clone();
         follow(&settings, move |config| memory_of_settings.configure(config));
@@ -72,7 +74,7 @@ impl Engine {
             table,
             databases,
             locks: Locks::default(),
-            exclusion: Exclusion::new(workers),
+            exclusion: Exclusion::new(places),
             watches: Arc::default(),
             tracking,
             waiters: Waiters::default(),
@@ -107,8 +109,8 @@ impl Engine {
             opener: OnceLock::new(),
             targets: OnceLock::new(),
             counters,
-            inboxes: (0..workers).map(|_| OnceLock::new()).collect(),
-            monitors: (0..workers).map(|_| Count::default()).collect(),
+            inboxes: (0..places).map(|_| OnceLock::new()).collect(),
+            monitors: (0..places).map(|_| Count::default()).collect(),
             events,
             last_session: AtomicU64::new(0),
             stop: Box::new(stop),

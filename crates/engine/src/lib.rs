@@ -43,6 +43,7 @@ pub use run::replication::facts::{
 };
 pub use run::replication::locks::FollowerLocks;
 pub use run::replication::messages::{Listener, Told};
+pub use run::replication::repeat::{Repeater, Repetition, Stopped};
 pub use run::replication::shown::ShownServer;
 pub use run::users::users_of;
 pub use run::worker::{Delivery, Next, Turn, Worker};

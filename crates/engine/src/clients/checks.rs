@@ -30,6 +30,8 @@ pub(crate) const RESTRICTED: u32 = 128;
 pub(crate) const TRACKS: u32 = 256;
 /// The client's user has limits.
 pub(crate) const LIMITED: u32 = 512;
+/// The session repeats the commands of a master that is no Haypile.
+pub(crate) const REPEATS: u32 = 4096;
 /// The client is in MONITOR, which to Redis is a kind of replica.
 pub(crate) const MONITORS: u32 = 32;
 
@@ -201,6 +203,9 @@ impl State {
         }
         if !self.user.is_unrestricted() {
             bits |= RESTRICTED;
+        }
+        if self.repeating.is_some() {
+            bits |= REPEATS;
         }
         bits
     }

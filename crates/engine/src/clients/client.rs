@@ -190,6 +190,7 @@ impl Client {
     /// Makes the record of a connection of replication. A replica's last command was `command`.
     pub(crate) fn of_server(
         id: u64,
+        worker: usize,
         peer: Peer,
         now_ms: u64,
         server: PeerServer,
@@ -197,7 +198,7 @@ impl Client {
     ) -> Client {
         let CommandId(command) = command.unwrap_or(CommandId(NO_COMMAND));
         let command = AtomicU16::new(command);
-        Client { peer_server: Some(server), command, ..Client::new(id, 0, peer, now_ms) }
+        Client { peer_server: Some(server), command, ..Client::new(id, worker, peer, now_ms) }
     }
 
     /// Shows what has changed in the session since the last time.

@@ -17,6 +17,7 @@ pub(crate) mod parts;
 pub(crate) mod patterns;
 pub(crate) mod pubsub;
 pub(crate) mod push;
+pub(crate) mod repeating;
 pub(crate) mod tracking;
 
 pub(crate) mod statistics;

@@ -9,6 +9,7 @@ use crate::clients::blocked::{Held, Unblock};
 use crate::clients::client::{Client, IDLE_BYTES, Names};
 use crate::clients::client_memory::Counted;
 use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
+use crate::clients::repeating::Repeating;
 use crate::clients::statistics::{Called, Moment, Timed, Unacknowledged};
 use crate::clients::steps::Steps;
 use crate::clients::tracking::{Caching, Tracker};
@@ -49,6 +50,8 @@ pub struct State {
     pub reads_here: bool,
     /// The client has come by another member of the group, which hands its bytes on.
     pub proxied: bool,
+    /// The session repeats the commands of a master that is no Haypile.
+    pub(crate) repeating: Option<Arc<Repeating>>,
     /// The client is shown all commands: MONITOR.
     pub monitors: bool,
     pub subscriptions: Arc<Subscriptions>,

@@ -116,8 +116,22 @@ pub(super) const OF_REPLICA: &[Field] = &[
         },
         "Why the last connection ended, while there is none; or why a record has to wait, where the disk is full.",
     ),
-    gauge("slave_read_repl_offset", last, "The last record that has come."),
-    gauge("slave_repl_offset", last, "The last record that was applied."),
+    text(
+        "master_protocol",
+        |engine| of(engine, |master| if master.origin.is_some() { "psync" } else { "haypile" }.into()),
+        "`haypile`, or `psync` where the master is a Redis.",
+    ),
+    text(
+        "master_stream_id",
+        |engine| {
+            of(engine, |master| {
+                master.origin.map_or_else(String::new, |origin| origin.stream.escape_ascii().to_string())
+            })
+        },
+        "The replication id of a master that is a Redis.",
+    ),
+    gauge("slave_read_repl_offset", offset, "The last record that has come; of a Redis, as `slave_repl_offset`."),
+    gauge("slave_repl_offset", offset, "The last record that was applied; where the master is a Redis, its offset."),
     gauge(
         "slave_lag_records",
         |engine| engine.replication.upstream().map_or(0, |master| master.master_last.0.saturating_sub(last(engine))),
@@ -274,6 +288,12 @@ fn connected(engine: &Engine) -> u64 {
 
 fn of(engine: &Engine, value: impl Fn(&Upstream) -> String) -> String {
     engine.replication.upstream().as_ref().map_or_else(String::new, value)
+}
+
+/// Returns how far this replica is, in the numbers of its master.
+fn offset(engine: &Engine) -> u64 {
+    let origin = engine.replication.upstream().and_then(|master| master.origin);
+    origin.map_or_else(|| last(engine), |origin| origin.offset)
 }
 
 fn last(engine: &Engine) -> u64 {

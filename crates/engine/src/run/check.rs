@@ -1,13 +1,13 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
+use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, REPEATS, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
 use crate::run::group::{Leader, Runner};
 use crate::run::proxy::{begins_at_leader, can_go, words_of};
-use crate::run::worker::{Next, WorkerState};
+use crate::run::worker::{Next, Position, WorkerState};
 use haypile_acl::log::Context;
 use haypile_acl::user::DEFAULT;
 use haypile_commands::host::Paused;
@@ -96,6 +96,9 @@ impl WorkerState {
         call: &Planned<'_>,
         out: &mut Vec<u8>,
     ) -> Checked {
+        if session.checks & REPEATS != 0 {
+            begin_repeated(session, call, self.position);
+        }
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
         // Strangers take nothing from the default user, as whom they begin.
@@ -237,6 +240,16 @@ impl WorkerState {
         }
         database = database_after(engine, entry, args, database);
         show(engine, session, database, entry, args);
+    }
+}
+
+/// Notes that a command of a master begins, and whether the master asks how far its commands have come.
+fn begin_repeated(session: &Session, call: &Planned<'_>, position: Position) {
+    let Some(repeating) = &session.state.repeating else { return };
+    repeating.begin(position.at, position.through, session.multi.is_some());
+    let is_question = call.args.len() > 1 && call.args.get(1).eq_ignore_ascii_case(b"getack");
+    if is_question && call.entry.as_ref().is_ok_and(|entry| entry.full_name == "replconf") {
+        repeating.ask();
     }
 }
 

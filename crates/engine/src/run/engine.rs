@@ -205,6 +205,12 @@ impl Engine {
         self.ask_replicas(&store, &self.settings.config());
         store.set_lacks_replicas(self.lacks_replicas());
         store.set_hands_over(self.replication.state().failover.stops_writes);
+        if !self.is_replica()
+            && !self.group.is_member()
+            && let Err(why) = store.forget_origin()
+        {
+            tracing::error!("the data cannot forget the master whose commands they had: {why}");
+        }
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();
@@ -223,8 +229,10 @@ impl Engine {
         self.store_version.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Returns the number of event loops. The place behind the last of them is that of the thread which repeats a
+    /// master's commands.
     pub fn workers(&self) -> usize {
-        self.counters.len()
+        self.counters.len() - 1
     }
 
     /// The numbers of event loop `index`.

@@ -5,7 +5,7 @@
 //! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in
 //! `reply`.
 
-use crate::clients::session::{Pending, Session, Waiting, Work};
+use crate::clients::session::{Pending, Session, State, Waiting, Work};
 use crate::clients::statistics::{Moment, Sizes};
 use crate::clients::steps::Steps;
 use crate::keys::locks::Refused;
@@ -160,7 +160,8 @@ impl WorkerState {
                 0 => Checked::Go,
                 _ => {
                     let at = session.input_at;
-                    self.position = Position { at: at + before as u64, end: at + input.len() as u64 };
+                    let (begin, through) = (at + before as u64, at + bytes as u64);
+                    self.position = Position { at: begin, through, end: at + input.len() as u64 };
                     self.check(engine, session, call, out)
                 }
             };
@@ -227,7 +228,7 @@ impl WorkerState {
             }
             (Body::Engine(control), _) => Ok(self.control(engine, session, control, args, out)),
             (Body::Migrate(parse), Some(store)) => {
-                let refused = match (parse(Args::from(args)), pressure(store, false)) {
+                let refused = match (parse(Args::from(args)), pressure(store, &session.state, false)) {
                     (Err(error), _) => error.into_reply(),
                     (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(refusal(&why)),
                     (Ok(migration), _) => return Err(Deferral::Remote(migration.timeout)),
@@ -318,9 +319,13 @@ impl WorkerState {
     }
 }
 
-/// Returns whether the store takes a write now; a write that cannot make the data larger is let through where it makes
-/// room.
+/// Returns whether the store takes a session's write now; a write that cannot make the data larger is let through where
+/// it makes room.
 #[inline]
-pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
-    if grows { store.pressure() } else { store.pressure_to_shrink() }
+pub(crate) fn pressure(store: &Store, state: &State, grows: bool) -> WritePressure {
+    match grows {
+        _ if state.repeating.is_some() => store.pressure_to_repeat(grows),
+        true => store.pressure(),
+        false => store.pressure_to_shrink(),
+    }
 }

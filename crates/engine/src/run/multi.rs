@@ -38,6 +38,7 @@ impl WorkerState {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
         }
         if entry.flags.has(Flag::Write)
+            && session.state.repeating.is_none()
             && let Some(why) = engine.store().and_then(|store| store.refusal_of_writes())
         {
             return self.refuse(engine, session, Reply::error(refusal(&why)), out);
@@ -50,7 +51,7 @@ impl WorkerState {
         if let Some(multi) = &mut session.multi {
             multi.bytes += queued.args.memory_bytes();
             // The bound of what a client may have under way, as in Redis.
-            if multi.bytes > self.request_bytes_max() {
+            if multi.bytes > self.request_bytes_max() && session.state.repeating.is_none() {
                 return Next::Close;
             }
             multi.commands.push(queued);

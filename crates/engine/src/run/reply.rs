@@ -74,6 +74,11 @@ impl WorkerState {
             self.outcome = Outcome::Failed;
             engine.counters(self.index).error_replies.add(1);
             engine.statistics.errors.add(&reply);
+            if let Some(repeating) = &session.state.repeating {
+                // Whatever comes behind it was made for data in which it has taken effect.
+                repeating.refuse(format!("{reply:?}").trim_start_matches('-').to_owned());
+                return Next::Abort;
+            }
         }
         // Pushes are no replies: what SUBSCRIBE says comes all the same.
         if session.state.replies != Replies::On && !session.state.wants_reply() && !reply.is_push() {

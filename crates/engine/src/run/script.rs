@@ -208,10 +208,12 @@ fn permit(part: &Part<'_, '_, '_>, entry: &Entry, flags: Option<Flags>) -> Resul
         return Err(Error::text("ERR Can not execute a script with write flag using *_ro command."));
     }
     let Some(store) = part.engine.store() else { return Ok(false) };
-    if store.refusal_of_writes().is_some_and(|why| why == haypile_store::Refusal::Follows) {
+    if part.state.repeating.is_none()
+        && store.refusal_of_writes().is_some_and(|why| why == haypile_store::Refusal::Follows)
+    {
         return Err(Error::text("READONLY Can not run script with write flag on readonly replica."));
     }
-    match crate::run::execute::pressure(&store, !flags.allow_oom) {
+    match crate::run::execute::pressure(&store, part.state, !flags.allow_oom) {
         WritePressure::Stop(haypile_store::Refusal::OutOfMemory) => Err(Error::text(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         )),

@@ -156,7 +156,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
     #[cold]
     fn look_at_pressure(&self, grows: bool) -> Result<(), Error> {
         let Some(store) = self.engine.store() else { return Ok(()) };
-        match pressure(&store, grows) {
+        match pressure(&store, &self.state, grows) {
             // As in Redis, a script that has begun to write is not stopped for want of memory.
             WritePressure::Stop(Refusal::OutOfMemory) if self.allows_oom || self.writes > 0 => Ok(()),
             WritePressure::Stop(why) => Err(Error::text(refusal(&why))),

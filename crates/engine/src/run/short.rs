@@ -224,6 +224,9 @@ impl WorkerState {
         let touches = !session.state.no_touch && !short.is_again;
         let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
         prepare(engine, &mut txn, place, touches);
+        if let Some(repeating) = &session.state.repeating {
+            txn.repeat(&repeating.repeated);
+        }
         let has_reply = short.run.run(&mut txn, Args::with_keys(short.args, short.keys), &mut attempted.reply);
         debug_assert!(WRITES || txn.is_read_only(), "Invariant: a read makes no record");
         // The long way tries again, and waits.
@@ -259,7 +262,7 @@ fn keeps<const WRITES: bool>(
     if !WRITES {
         return Ok(Ok(Keeps::Nothing));
     }
-    Ok(match pressure(store, entry.flags.has(Flag::Denyoom)) {
+    Ok(match pressure(store, &session.state, entry.flags.has(Flag::Denyoom)) {
         WritePressure::Go => Ok(Keeps::Effects),
         WritePressure::Slow(wait) => match session.owe(wait) {
             Some(wait) => return Err(Deferral::Slow(wait)),

@@ -13,6 +13,15 @@ use haypile_log::Index;
 use haypile_resp::Limits;
 use std::sync::Arc;
 
+/// The limits of a master, which has taken the same from its clients.
+const UNLIMITED: Limits = Limits {
+    bulk_bytes_max: u64::MAX,
+    multibulk_len_max: u32::MAX,
+    inline_bytes_max: 64 << 10,
+    request_bytes_max: u32::MAX,
+    authenticated: true,
+};
+
 impl WorkerState {
     /// Makes what session commands have changed true for everybody else. What they tell others depends on the record
     /// `gate`, as their replies do.
@@ -110,6 +119,7 @@ impl WorkerState {
     }
 
     pub(crate) fn set_limits(&self, session: &mut Session) {
-        session.parser.set_limits(Limits { authenticated: session.state.authenticated, ..self.limits });
+        let limits = if session.state.repeating.is_some() { UNLIMITED } else { self.limits };
+        session.parser.set_limits(Limits { authenticated: session.state.authenticated, ..limits });
     }
 }

@@ -236,7 +236,7 @@ impl WorkerState {
         let (writes, grows) = pending.work.writes(&engine.table);
         // A command that was called from a queue goes to its lock: those behind it wait for that.
         if writes && !pending.exclusive && pending.turn == Turn::Newcomer {
-            match pressure(store, grows) {
+            match pressure(store, &session.state, grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
                     if let Some(wait) = session.owe(wait) {
                         return Err(self.hold(engine, session, pending, Deferral::Slow(wait)));

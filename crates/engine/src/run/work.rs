@@ -194,8 +194,12 @@ impl Work {
             Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
             _ => None,
         };
+        let repeating = state.repeating.clone();
         let mut txn = store.begin(buffers, call);
         prepare(engine, &mut txn, place, !state.no_touch);
+        if let Some(repeating) = &repeating {
+            txn.repeat(&repeating.repeated);
+        }
         if let Some(visits) = &visits {
             txn.set_locks(visits);
         }
@@ -321,7 +325,8 @@ impl Block {
     /// # Errors
     /// A command was stopped by the store: it has to run elsewhere, its changes are too large, they are refused, or a
     /// read failed. Invariant: then the block as a whole has no effect, because what the other commands did may only be
-    /// right together with what this one was to do.
+    /// right together with what this one was to do. Of a master's block, every command has done something there: one
+    /// that is refused here refuses the block.
     fn run(&self, part: Part<'_, '_, '_>) -> Result<Reply, Error> {
         let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
         if self.is_outdated(txn)? {
@@ -346,6 +351,7 @@ impl Block {
             };
             let reply = match answer {
                 Err(error @ Error::Stop(_)) => return Err(error),
+                Err(error) if state.repeating.is_some() => return Err(error),
                 reply => reply.unwrap_or_else(Error::into_reply),
             };
             called.push(Called::new(&engine.statistics, entry, queued.args.as_args(), &reply, started));

@@ -70,10 +70,11 @@ pub(crate) struct WorkerState {
     pub limits: Limits,
 }
 
-/// Where a request begins in its client's input, and where that ends by now: bytes since the session began.
+/// Where a request begins and ends in its client's input, and where that ends by now: bytes since the session began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Position {
     pub at: u64,
+    pub through: u64,
     pub end: u64,
 }
 
@@ -125,7 +126,7 @@ pub enum Delivery<'a> {
 impl Worker {
     /// Event loop `index` of `engine`. `wake` is called, from any thread, when its inbox is no longer empty.
     pub fn new(engine: Arc<Engine>, index: usize, wake: Wake) -> Self {
-        assert!(index < engine.workers(), "the engine was made for this many event loops");
+        assert!(index <= engine.workers(), "the engine was made for this many event loops");
         let (limits_version, limits) = engine.limits();
         let inbox = Arc::new(Inbox::new(wake));
         engine.add_inbox(index, inbox.clone());

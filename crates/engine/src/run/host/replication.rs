@@ -19,6 +19,7 @@ impl Replication for SessionHost<'_, '_> {
                     Link::Copy { .. } => "sync",
                     Link::Connected => "connected",
                 };
+                let offset = upstream.origin.map_or(offset, |origin| origin.offset);
                 Role::Replica { host: upstream.master.host, port: upstream.master.port, state, offset }
             }
             None => {

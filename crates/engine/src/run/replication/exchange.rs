@@ -27,6 +27,28 @@ impl Engine {
         self.open_again(Reload::Log, true, put)
     }
 
+    /// Has the data take the commands of a master that is no Haypile, and nobody else's writes, if they do not yet.
+    /// Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// A text for people. Nothing has changed, or the next call goes on.
+    pub fn repeat_commands(&self) -> Result<(), String> {
+        let _data = lock(&self.replication.data);
+        let store = self.store_arc().ok_or("the data are not loaded")?;
+        if store.repeats() && !store.follows() && !store.is_about_to_follow() {
+            return Ok(());
+        }
+        let _alone = self.hold_exclusion();
+        store.begin_to_repeat();
+        if store.follows() {
+            let start = store.lead().map_err(|error| error.to_string())?;
+            tracing::info!("a history begins behind record {}: {}", start.after(), start.history);
+        }
+        store.stay_leader();
+        self.look_at_confirmations();
+        Ok(())
+    }
+
     /// Has the data lead, if they do not yet: in a history of their own, from which on clients' writes are taken.
     ///
     /// # Errors
@@ -41,12 +63,23 @@ impl Engine {
             if !store.takes_no_writes() {
                 return Ok(());
             }
-            // The data were about to follow.
-            drop(store);
-            return self.open_again(Reload::Base, false, &mut || Ok(()));
+            if store.is_about_to_follow() {
+                drop(store);
+                return self.open_again(Reload::Base, false, &mut || Ok(()));
+            }
+            let _alone = self.hold_exclusion();
+            store.forget_origin()?;
+            store.end_to_repeat();
+            self.refuse_writes_of_replica();
+            tracing::info!("the data lead: no master's commands are repeated any more");
+            return Ok(());
         }
         let _alone = self.hold_exclusion();
+        // No client's write comes before the origin is forgotten: behind one no master's commands go on.
+        store.begin_to_repeat();
         let start = store.lead().map_err(|error| error.to_string())?;
+        store.forget_origin()?;
+        store.end_to_repeat();
         self.refuse_writes_of_replica();
         self.look_at_confirmations();
         tracing::info!("the data lead from record {} on, in history {}", start.after().next(), start.history);

@@ -5,6 +5,7 @@ use crate::run::replication::messages::Listeners;
 use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_commands::host::Failover;
 use haypile_log::Index;
+use haypile_store::Origin;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ pub struct Upstream {
     pub clock_skew_ms: Option<i64>,
     /// The reason why a record that has come has to wait.
     pub held: Option<String>,
+    /// The stream of commands of a master that is no Haypile, and how far they have taken effect.
+    pub origin: Option<Origin>,
 }
 
 /// The facts about one replica of this server.
@@ -247,6 +250,7 @@ impl Upstream {
             current: None,
             clock_skew_ms: None,
             held: None,
+            origin: None,
         }
     }
 

@@ -18,7 +18,7 @@ impl Engine {
         let replconf = (kind == ClientType::Replica).then(|| self.table.find(b"replconf")).flatten();
         let (id, server) = (self.next_session(), PeerServer { kind, end: Box::new(end) });
         let command = replconf.map(|entry| entry.id);
-        let client = Arc::new(Client::of_server(id, peer, self.now_ms(), server, command));
+        let client = Arc::new(Client::of_server(id, 0, peer, self.now_ms(), server, command));
         client.show_names(names);
         self.clients.add(client.clone());
         // Its user may have been removed before it was shown.

@@ -1,0 +1,206 @@
+//! The commands of a master that is no Haypile: a session in which they run as a client's do, on a thread that may wait.
+//!
+//! The session differs from a client's in four things. The store takes its writes, and nobody else's. No deadline has
+//! passed to it, because the master says which keys expire. With each transaction the position in the master's stream
+//! is written, so that after a crash exactly those commands come again that have not taken effect. And a command that
+//! is refused ends the session: those behind it were made for data in which it has taken effect.
+
+use crate::clients::checks;
+use crate::clients::client::{Client, Peer, PeerServer};
+use crate::clients::inbox::Inbox;
+use crate::clients::repeating::Repeating;
+use crate::clients::session::{Event, Session, State};
+use crate::run::engine::Engine;
+use crate::run::worker::{Delivery, Next, Worker};
+use crate::sync::lock;
+use haypile_acl::User;
+use haypile_commands::host::ClientType;
+use haypile_store::Origin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The time between looks whether the commands are wanted still, while one waits.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The thread's part of the engine, as that of an event loop. A process has one.
+pub struct Repeater {
+    worker: Worker,
+    bell: Arc<Bell>,
+    events: Vec<Event>,
+    /// Replies, which nobody reads.
+    replies: Vec<u8>,
+}
+
+/// Wakes the thread.
+#[derive(Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *lock(&self.has_rung) = true;
+        self.rings.notify_one();
+    }
+
+    /// Waits until it has rung since the last time, for so long at most.
+    fn wait(&self, time: Duration) {
+        let has_rung = lock(&self.has_rung);
+        let waited = self.rings.wait_timeout_while(has_rung, time, |has_rung| !*has_rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+}
+
+/// The session of a connection to a master.
+pub struct Repetition {
+    session: Session,
+    repeating: Arc<Repeating>,
+}
+
+/// The reason why commands do not go on.
+#[derive(Debug)]
+pub enum Stopped {
+    /// They are not wanted any more.
+    Unwanted,
+    /// The master has sent what is no command.
+    Malformed,
+    /// A command was refused, with this error. It has had no effect.
+    Refused(String),
+}
+
+impl Repeater {
+    /// Takes the thread's place beside the event loops.
+    ///
+    /// # Panics
+    /// It is taken.
+    pub fn new(engine: Arc<Engine>) -> Repeater {
+        let bell = Arc::<Bell>::default();
+        let (index, wake) = (engine.workers(), bell.clone());
+        let worker = Worker::new(engine, index, Box::new(move || wake.ring()));
+        Repeater { worker, bell, events: Vec::new(), replies: Vec::new() }
+    }
+
+    /// Begins to repeat the commands of a master behind this origin. `end` ends the connection to it.
+    pub fn begin(&mut self, origin: &Origin, peer: Peer, end: impl Fn() + Send + Sync + 'static) -> Repetition {
+        let engine = self.worker.engine().clone();
+        let repeating = Arc::new(Repeating::new(origin));
+        let server = PeerServer { kind: ClientType::Master, end: Box::new(end) };
+        let id = engine.next_session();
+        let client = Client::of_server(id, engine.workers(), peer, engine.now_ms(), server, None);
+        let client = Arc::new(client);
+        engine.clients.add(client.clone());
+        let state = State {
+            database: origin.database,
+            authenticated: true,
+            user: Arc::new(User::default_user(engine.accounts.catalog())),
+            no_evict: true,
+            repeating: Some(repeating.clone()),
+            ..State::default()
+        };
+        debug_assert!(state.checks() & checks::REPEATS != 0, "each of its commands is looked at");
+        let session = Session::new(client, state, haypile_resp::Limits::default(), 0);
+        engine.sessions.add_shared(1);
+        Repetition { session, repeating }
+    }
+
+    /// Runs the commands that `input` holds; returns how many of its bytes are done with. They are not in the log's
+    /// file yet. Blocks while a command waits.
+    ///
+    /// # Errors
+    /// The commands do not go on, and `end` is to follow. What has run before stands.
+    pub fn run(
+        &mut self,
+        repetition: &mut Repetition,
+        input: &[u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<usize, Stopped> {
+        let Repetition { session, repeating } = repetition;
+        let mut consumed = 0;
+        loop {
+            self.take_mail(session);
+            let now_ms = self.worker.engine().now_ms();
+            let turn = self.worker.turn(session, &input[consumed..], &mut self.replies, now_ms);
+            consumed += turn.consumed;
+            self.replies.clear();
+            self.worker.start_jobs();
+            if !session.is_waiting() && !session.in_multi() && !matches!(turn.next, Next::Close | Next::Abort) {
+                repeating.end(session.input_at);
+            }
+            match turn.next {
+                Next::Read => return Ok(consumed),
+                Next::Yield | Next::Drain => {}
+                Next::Sleep(time) => {
+                    std::thread::sleep(time);
+                    session.wake();
+                }
+                Next::Wait => self.wait(session, None, &|| true),
+                Next::Block(time) => self.wait(session, time, goes_on),
+                Next::Close | Next::Abort | Next::HandOver => {
+                    return Err(repeating.take_refusal().map_or(Stopped::Malformed, Stopped::Refused));
+                }
+            }
+            // A command that is under way elsewhere is waited for in any case.
+            if !goes_on() && (!session.is_waiting() || matches!(turn.next, Next::Block(_))) {
+                return Err(Stopped::Unwanted);
+            }
+        }
+    }
+
+    /// Ends the session of a connection that has ended.
+    pub fn end(&mut self, mut repetition: Repetition) {
+        self.worker.disconnect(&mut repetition.session);
+    }
+
+    /// Waits for an event of the session, or until this time has passed.
+    fn wait(&mut self, session: &mut Session, time: Option<Duration>, goes_on: &dyn Fn() -> bool) {
+        let since = Instant::now();
+        while !session.has_event() && goes_on() {
+            let left = time.map(|time| time.saturating_sub(since.elapsed()));
+            if left == Some(Duration::ZERO) {
+                return;
+            }
+            self.bell.wait(left.unwrap_or(LOOK).min(LOOK));
+            self.take_mail(session);
+        }
+    }
+
+    /// Takes what others have for the session.
+    fn take_mail(&mut self, session: &mut Session) {
+        let inbox: Arc<Inbox> = self.worker.inbox().clone();
+        if inbox.has_notices() {
+            self.worker.take_notices(|id, delivery| {
+                if let Delivery::Event(event) = delivery
+                    && id == session.id
+                {
+                    session.deliver_unasked(event);
+                }
+            });
+        }
+        inbox.take(&mut self.events);
+        let id = session.id;
+        self.events.drain(..).filter(|event| event.session == id).for_each(|event| session.deliver(event));
+    }
+}
+
+impl Repetition {
+    /// Returns the offset in the master's stream through which all commands have ended.
+    pub fn done(&self) -> u64 {
+        self.repeating.done()
+    }
+
+    /// Returns the database that the next command is for.
+    pub fn database(&self) -> u32 {
+        self.session.state.database
+    }
+
+    /// Returns whether the master has asked, since the last time, how far its commands have come.
+    pub fn take_question(&self) -> bool {
+        self.repeating.take_question()
+    }
+
+    /// Returns the bytes that the command under way lacks at least, as the master claims.
+    pub fn needed_bytes(&self) -> usize {
+        self.session.needed_bytes()
+    }
+}
