@@ -25,6 +25,9 @@ const SEND_BYTES: usize = 64 << 10;
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 
+/// The longest line that `receive_line` takes.
+const LINE_BYTES_MAX: usize = 4096;
+
 /// A connection to another server, as a client.
 pub struct Remote {
     socket: Socket,
@@ -219,6 +222,31 @@ impl Remote {
             let left = left.ok_or_else(|| plain(ErrorKind::WouldBlock.into()))?;
             self.socket.set_read_timeout(Some(left))?;
             self.fill()?;
+        }
+    }
+
+    /// Returns the next line that is not empty, without its end: what is no reply comes behind it. All earlier replies
+    /// were taken.
+    ///
+    /// # Errors
+    /// As of `receive`, or the line is too long.
+    pub fn receive_line(&mut self) -> io::Result<Vec<u8>> {
+        self.socket.set_read_timeout(Some(self.timeout))?;
+        loop {
+            let rest = &self.incoming[self.taken..];
+            match rest.iter().position(|byte| *byte == b'\n') {
+                Some(length) => {
+                    let line = rest[..length].trim_ascii_end().to_vec();
+                    self.taken += length + 1;
+                    if !line.is_empty() {
+                        return Ok(line);
+                    }
+                }
+                None if rest.len() > LINE_BYTES_MAX => {
+                    return Err(Error::new(ErrorKind::InvalidData, "it sends a line without an end"));
+                }
+                None => self.fill()?,
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Directory<'s> {
     load: Option<Load<'s>>,
     /// Whether keys that exist stay as they are.
     keep: bool,
+    /// Whether keys come in whose deadlines have passed.
+    keeps_expired: bool,
     database: u32,
     batch: Batch,
     /// The key whose value is being read.
@@ -114,6 +116,7 @@ impl<'s> Directory<'s> {
             store,
             load,
             keep,
+            keeps_expired: false,
             database: 0,
             batch: Batch::default(),
             key: Current::Nothing,
@@ -126,10 +129,18 @@ impl<'s> Directory<'s> {
         }
     }
 
+    /// Has keys come in whose deadlines have passed, as a replica keeps them until its master removes them.
+    pub fn with_expired_keys(self) -> Self {
+        Directory { keeps_expired: true, ..self }
+    }
+
     fn begin(&mut self) -> Txn<'s> {
         let call = Call { now_ms: now_ms(), seed: 0, database: self.database, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(std::mem::take(&mut self.buffers), call);
         txn.set_touching(false);
+        if self.keeps_expired {
+            txn.keep_expired();
+        }
         txn
     }
 
@@ -416,7 +427,7 @@ impl Target for Directory<'_> {
 
 /// Tells whether the deadline has passed: Redis leaves such a key out, too.
 fn has_passed(deadline_ms: Option<u64>, txn: &Txn<'_>) -> bool {
-    deadline_ms.is_some_and(|deadline| deadline < txn.now_ms())
+    deadline_ms.is_some_and(|deadline| deadline < txn.expiry_ms())
 }
 
 fn stop_of(error: haypile_types::Error) -> Stop {

@@ -35,12 +35,17 @@ pub struct Progress {
     read: Rc<Cell<u64>>,
     /// Bytes of the file, if that is known.
     total: Option<u64>,
-    line: ProgressLine,
+    line: Option<ProgressLine>,
 }
 
 impl Progress {
     pub fn new(read: Rc<Cell<u64>>, total: Option<u64>) -> Progress {
-        Progress { read, total, line: ProgressLine::new() }
+        Progress { read, total, line: Some(ProgressLine::new()) }
+    }
+
+    /// Makes a progress that nobody sees.
+    pub fn hidden() -> Progress {
+        Progress { read: Rc::default(), total: None, line: None }
     }
 
     /// Returns the bytes of the file that were read.
@@ -50,18 +55,22 @@ impl Progress {
 
     /// Shows the progress, if it is time to.
     pub fn tell(&mut self, keys: u64) {
-        let bytes = self.bytes();
-        self.line.tell(|elapsed| line(bytes, self.total, keys, elapsed));
+        let (bytes, total) = (self.bytes(), self.total);
+        if let Some(shown) = &mut self.line {
+            shown.tell(|elapsed| line(bytes, total, keys, elapsed));
+        }
     }
 
     /// Shows how many of the sorted rows have been written, if it is time to.
     pub fn tell_sorted(&mut self, done: u64, rows: u64) {
-        self.line.tell(|_| sorted_line(done, rows));
+        if let Some(shown) = &mut self.line {
+            shown.tell(|_| sorted_line(done, rows));
+        }
     }
 
     /// Removes the line.
     pub fn end(&mut self) {
-        self.line.end();
+        self.line.iter_mut().for_each(ProgressLine::end);
     }
 }
 

@@ -82,6 +82,17 @@ impl Tally {
     }
 
     /// Counts a library of functions that cannot be loaded.
+    /// Returns what was left out because nothing here can hold it.
+    pub fn left_out(&self) -> Option<String> {
+        let left_out = [(&self.functions, "libraries of functions"), (&self.modules, "keys of modules")];
+        let of = |(named, what): (&Named, &str)| {
+            let names: Vec<&str> = named.names.keys().take(NAMES_MAX).map(String::as_str).collect();
+            (named.count > 0).then(|| format!("{} {what} ({})", named.count, names.join(", ")))
+        };
+        let left_out: Vec<String> = left_out.into_iter().filter_map(of).collect();
+        (!left_out.is_empty()).then(|| left_out.join(", "))
+    }
+
     pub fn skip_function(&mut self, source: &[u8]) {
         self.functions.add(&library_name(source));
     }

@@ -4,7 +4,7 @@ use crate::check;
 use crate::datadir;
 use crate::raft::Raft;
 use crate::raft::peers::address_of;
-use crate::replication::connect::connect;
+use crate::replication::connect::connect_to_haypile;
 use crate::replication::fetch::Fetch;
 use crate::replication::wire::Incoming;
 use haypile_engine::Master;
@@ -28,7 +28,7 @@ pub fn fetch(raft: &Raft, address: &str) -> io::Result<(u64, u64)> {
     let dir = replication.engine.settings.config().dir.clone();
     datadir::check_exchange(&dir).map_err(Error::other)?;
     let (_, version) = replication.wanted();
-    let (mut remote, _registered) = connect(replication, &master, version)?;
+    let (mut remote, _registered) = connect_to_haypile(replication, &master, version)?;
     let words = Request::Copy.words();
     let words: Vec<&[u8]> = std::iter::once(&b"REPLCONF"[..]).chain(words.iter().map(|word| word.as_bytes())).collect();
     remote.send(&words)?;

@@ -1,6 +1,7 @@
 //! The first words of a connection to a master, which are commands: see who is there, and whether it can be followed.
 
 use crate::remote::Remote;
+use crate::replication::psync::is_of_redis;
 use crate::replication::state::{Registered, Replication};
 use crate::tls::not_configured;
 use haypile_engine::Master;
@@ -16,6 +17,13 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The time between looks whether the connection is still wanted, while nobody answers.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The server at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    Haypile,
+    Redis,
+}
+
 /// Connects to a master, as a user that may replicate, and sees whether it can be followed. The connection ends when
 /// the master is another one.
 ///
@@ -25,18 +33,19 @@ pub fn connect<'r>(
     replication: &'r Replication,
     master: &Master,
     version: u64,
-) -> io::Result<(Remote, Registered<'r>)> {
+) -> io::Result<(Remote, Registered<'r>, Other)> {
     let config = replication.engine.settings.config();
     let mut remote = reach(replication, master, || replication.is_wanted(version))?;
     let registered = replication.register(version, remote.handle())?;
-    let hello = match remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])? {
+    let answer = remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])?;
+    if is_of_redis(&answer) {
+        replication.set_upstream_nodes(Vec::new());
+        return Ok((remote, registered, Other::Redis));
+    }
+    let hello = match answer {
         Reply::Array(words) => {
             let words: Option<Vec<&[u8]>> = words.iter().map(bulk).collect();
             words.and_then(|words| Hello::parse(&words))
-        }
-        Reply::Error(why) if why.contains("Unrecognized REPLCONF") || why.contains("syntax error") => {
-            let why = "it is a Redis, which this server cannot follow yet";
-            return Err(Error::new(ErrorKind::Unsupported, why));
         }
         Reply::Error(why) => return Err(Error::other(format!("it answers: {}", why))),
         _ => None,
@@ -50,7 +59,22 @@ pub fn connect<'r>(
     if !replication.engine.group.is_member() {
         replication.set_upstream_nodes(hello.nodes);
     }
-    Ok((remote, registered))
+    Ok((remote, registered, Other::Haypile))
+}
+
+/// Connects as `connect` does, to a server of which data were copied before or shall be.
+///
+/// # Errors
+/// As of `connect`, or a Redis answers.
+pub fn connect_to_haypile<'r>(
+    replication: &'r Replication,
+    master: &Master,
+    version: u64,
+) -> io::Result<(Remote, Registered<'r>)> {
+    match connect(replication, master, version)? {
+        (remote, registered, Other::Haypile) => Ok((remote, registered)),
+        (_, _, Other::Redis) => Err(Error::new(ErrorKind::Unsupported, "it is a Redis")),
+    }
 }
 
 /// Connects to another server, as a user that may replicate, as long as `goes_on` says so.

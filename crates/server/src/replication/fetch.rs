@@ -3,7 +3,7 @@
 
 use crate::datadir::{self, sync_dir};
 use crate::process::give_way;
-use crate::replication::connect::connect;
+use crate::replication::connect::connect_to_haypile;
 use crate::replication::feed::unexpected;
 use crate::replication::state::{Registered, Replication};
 use crate::replication::unbuffered::Unbuffered;
@@ -126,7 +126,7 @@ impl<'a> Fetch<'a> {
     }
 
     fn connect(&self) -> io::Result<(Incoming, Outgoing, Registered<'a>)> {
-        let (mut remote, registered) = connect(self.replication, self.master, self.version)?;
+        let (mut remote, registered) = connect_to_haypile(self.replication, self.master, self.version)?;
         let words = Request::Fetch(self.manifest.token).words();
         let words: Vec<&[u8]> =
             std::iter::once(&b"REPLCONF"[..]).chain(words.iter().map(|word| word.as_bytes())).collect();

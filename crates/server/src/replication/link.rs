@@ -6,14 +6,16 @@
 
 use crate::check;
 use crate::datadir;
-use crate::replication::connect::connect;
+use crate::replication::connect::{Other, connect};
 use crate::replication::feed::unexpected;
 use crate::replication::fetch::Fetch;
+use crate::replication::psync::Psync;
 use crate::replication::state::Replication;
 use crate::replication::tail;
 use crate::replication::wire::{Incoming, Outgoing, show};
 use crate::socket::Socket;
 use haypile_commands::host::ClientType;
+use haypile_config::Config;
 use haypile_engine::{Engine, FollowerLocks, Link, Master, Told, Upstream};
 use haypile_log::{History, Index};
 use haypile_replication::frame::Frame;
@@ -43,7 +45,7 @@ const SKEW_MS_MAX: i64 = 10_000;
 
 /// Follows masters, one after the other, and leads where there is none; to the end of the server.
 pub fn run(replication: &Replication) {
-    let mut pause = PAUSE_MIN;
+    let (mut pause, mut psync) = (PAUSE_MIN, Psync::default());
     while !replication.engine_is_closing() {
         let (master, version) = replication.wanted();
         if replication.engine.group.is_member() {
@@ -66,7 +68,7 @@ pub fn run(replication: &Replication) {
         };
         let attempt = Attempt { replication, master: &master, version };
         // Without an error a copy is in place, behind which the next attempt goes on; or the master is another one.
-        if let Err(error) = attempt.run()
+        if let Err(error) = attempt.run(&mut psync)
             && attempt.goes_on()
         {
             let why = error.to_string();
@@ -83,41 +85,56 @@ pub fn run(replication: &Replication) {
 }
 
 /// One connection to a master.
-struct Attempt<'a> {
-    replication: &'a Replication,
-    master: &'a Master,
+pub struct Attempt<'a> {
+    pub replication: &'a Replication,
+    pub master: &'a Master,
     version: u64,
 }
 
 impl Attempt<'_> {
-    fn goes_on(&self) -> bool {
+    /// Whether the master is wanted still.
+    pub fn goes_on(&self) -> bool {
         self.replication.is_wanted(self.version)
+    }
+
+    /// Waits, unless the master changes before.
+    pub fn wait(&self, time: Duration) {
+        self.replication.wait_for_change(self.version, time);
+    }
+
+    /// Returns the port at which a master's other replicas and tools find this server.
+    pub fn announced_port(&self, config: &Config) -> u16 {
+        match config.replication.announce_port {
+            0 if config.tls.replication && config.tls.port > 0 => config.tls.port,
+            0 => config.port,
+            port => port,
+        }
     }
 
     fn was_connected(&self) -> bool {
         self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.link == Link::Connected)
     }
 
-    fn note(&self, note: impl FnOnce(&mut Upstream)) {
+    /// Notes something about the master, if it is the one that is wanted.
+    pub fn note(&self, note: impl FnOnce(&mut Upstream)) {
         self.replication.engine.replication.note_upstream(self.master, note);
         self.replication.engine.look_at_link();
     }
 
-    fn run(&self) -> io::Result<()> {
+    fn run(&self, psync: &mut Psync) -> io::Result<()> {
         let engine = &*self.replication.engine;
-        engine.follow_master().map_err(Error::other)?;
-        let (mut remote, _registered) = connect(self.replication, self.master, self.version)?;
+        let (mut remote, registered, other) = connect(self.replication, self.master, self.version)?;
         self.note(|upstream| (upstream.link, upstream.heard) = (Link::Handshake, Some(Instant::now())));
+        if other == Other::Redis {
+            return psync.follow(self, remote, registered);
+        }
+        engine.follow_master().map_err(Error::other)?;
         let at = {
             let store = engine.store().ok_or_else(|| Error::other("the data are not open"))?;
             Position { history: store.history(), index: store.log().last() }
         };
         let config = engine.settings.config();
-        let port = match config.replication.announce_port {
-            0 if config.tls.replication && config.tls.port > 0 => config.tls.port,
-            0 => config.port,
-            port => port,
-        };
+        let port = self.announced_port(&config);
         let address = Some(config.replication.announce_ip.clone()).filter(|address| !address.is_empty());
         let words = Request::Follow { port, address, at }.words();
         let words: Vec<&[u8]> =
@@ -176,7 +193,11 @@ impl Attempt<'_> {
         datadir::check_exchange(&dir).map_err(Error::other)?;
         Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
         let incoming = datadir::incoming_dir(&dir);
-        if let Err(why) = look(&incoming, manifest.index) {
+        let looked = look(&incoming).and_then(|last| match last {
+            last if last == manifest.index => Ok(()),
+            last => Err(format!("its last record is {last}, and not {}", manifest.index)),
+        });
+        if let Err(why) = looked {
             // No file of the copy is kept for the next attempt.
             std::fs::remove_dir_all(&incoming)?;
             return Err(Error::new(ErrorKind::InvalidData, format!("its copy cannot be used: {why}")));
@@ -205,13 +226,10 @@ impl Attempt<'_> {
     }
 }
 
-/// Looks whether a start would take a copy that was fetched, and comes to this record then: until that is known, the
-/// own data stay where they are.
-fn look(incoming: &Path, index: Index) -> Result<(), String> {
-    match check::look(incoming)?.last {
-        last if last == index => Ok(()),
-        last => Err(format!("its last record is {last}, and not {index}")),
-    }
+/// Looks whether a start would take data that are to be put in place, and to which record it would come: until that is
+/// known, the own data stay where they are.
+pub fn look(incoming: &Path) -> Result<Index, String> {
+    Ok(check::look(incoming)?.last)
 }
 
 /// The records of a connection.

@@ -11,6 +11,7 @@ mod feed;
 pub mod fetch;
 mod link;
 mod progress;
+mod psync;
 mod send;
 mod state;
 mod tail;

@@ -1,0 +1,154 @@
+//! The load of a master's data: they are brought into a directory beside this server's, as an import does it, and take
+//! the place of its data in one step. Until then it has and serves what it had.
+
+use super::payload::Payload;
+use super::{ACKNOWLEDGE, LOOK, store_of};
+use crate::datadir::{self, DataDir, sync_dir};
+use crate::import::{Directory, Ended, Progress, Target};
+use crate::process::give_way;
+use crate::replication::link::{Attempt, look};
+use crate::socket::Socket;
+use crate::storage::{self, Budget};
+use haypile_config::Config;
+use haypile_engine::Link;
+use haypile_rdb::{Failure, read_file};
+use haypile_store::{Origin, Store};
+use std::io::{self, Error, ErrorKind, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+const MIB: u64 = 1 << 20;
+
+/// The memory of a load beside the server's own: rows that are sorted, and values that are too long for that.
+const SORTED_BYTES: u64 = 64 * MIB;
+const MEMTABLE_BYTES: u64 = 16 * MIB;
+const BLOCK_CACHE_BYTES: u64 = 16 * MIB;
+
+/// Loads the data that come over a connection, and puts them in the place of this server's; returns the bytes that have
+/// come behind them. `read` has come already.
+///
+/// # Errors
+/// The connection broke, the data cannot be read or held, or are not wanted any more: this server's own stay.
+pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: &Origin) -> io::Result<Vec<u8>> {
+    let engine = &*attempt.replication.engine;
+    let config = engine.settings.config();
+    if config.engine == haypile_config::Engine::Memory {
+        let why = "a server with 'engine memory' cannot exchange its data, and so follows no Redis";
+        return Err(Error::new(ErrorKind::Unsupported, why));
+    }
+    datadir::check_exchange(&config.dir).map_err(Error::other)?;
+    let since = Instant::now();
+    tracing::info!("the data of the master come as a whole, of byte {} of its stream", origin.offset);
+    attempt.note(|upstream| upstream.link = Link::Copy { done: 0, total: 0 });
+    let (done, has_ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let behind = std::thread::scope(|threads| {
+        threads.spawn(|| keep_alive(attempt, socket, &done, &has_ended));
+        let loads = threads.spawn(|| {
+            give_way();
+            let goes_on = || attempt.goes_on();
+            let payload = Payload::begin(socket, read, &done, attempt.replication.timeout(), &goes_on)?;
+            let total = payload.length().unwrap_or(0);
+            attempt.note(|upstream| upstream.link = Link::Copy { done: 0, total });
+            load(&config, payload, origin)
+        });
+        let loaded = loads.join();
+        has_ended.store(true, Ordering::Release);
+        loaded.unwrap_or_else(|_| Err(Error::other("the thread that loads has panicked")))
+    })?;
+    adopt(attempt, &config.dir)?;
+    let (bytes, seconds) = (done.into_inner(), since.elapsed().as_secs_f64());
+    tracing::info!("the data of the master are in place after {seconds:.1} s: {bytes} bytes");
+    Ok(behind)
+}
+
+/// Has the master and INFO hear that the load goes on.
+fn keep_alive(attempt: &Attempt<'_>, socket: &Socket, done: &AtomicU64, has_ended: &AtomicBool) {
+    let mut said = Instant::now();
+    while !has_ended.load(Ordering::Acquire) {
+        std::thread::sleep(LOOK);
+        let now = done.load(Ordering::Relaxed);
+        attempt.note(|upstream| {
+            if let Link::Copy { done, .. } = &mut upstream.link {
+                if *done != now {
+                    upstream.heard = Some(Instant::now());
+                }
+                *done = now;
+            }
+        });
+        if said.elapsed() >= ACKNOWLEDGE {
+            // Who reads finds out if it fails.
+            let _ = socket.write_all(b"\n");
+            said = Instant::now();
+        }
+    }
+}
+
+/// Brings the data into the directory of what comes in.
+fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: &Origin) -> io::Result<Vec<u8>> {
+    let dir = datadir::incoming_dir(&config.dir);
+    datadir::unmark_incoming(&config.dir)?;
+    match std::fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let config = Config { dir: dir.clone(), ..Config::clone(config) };
+    let data_dir = DataDir::take(&config).map_err(Error::other)?;
+    let budget = Budget {
+        total: SORTED_BYTES + 4 * MEMTABLE_BYTES + BLOCK_CACHE_BYTES,
+        memtable: MEMTABLE_BYTES,
+        row_cache: 0,
+        block_cache: BLOCK_CACHE_BYTES,
+        unsynced: MEMTABLE_BYTES,
+        presence: MIB,
+    };
+    let store = storage::open(&config, &budget, false, |_| ()).map_err(Error::other)?;
+    let loaded = fill(&store, &dir, &mut payload, origin);
+    let closed = store.close().map_err(Error::other);
+    drop((store, data_dir));
+    loaded.and(closed)?;
+    for dir in [datadir::base_dir(&dir), datadir::log_dir(&dir), dir] {
+        sync_dir(&dir)?;
+    }
+    payload.finish()
+}
+
+/// Reads the data into an empty store, and notes their origin.
+fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: &Origin) -> io::Result<()> {
+    let rows = store.load(dir, SORTED_BYTES as usize).map_err(Error::other)?;
+    let mut target = Directory::new(store, rows, false, Progress::hidden()).with_expired_keys();
+    let read = read_file(payload, &mut target);
+    let completed = if read.is_ok() { target.complete() } else { Ok(()) };
+    match read.map(drop).and_then(|()| completed.map_err(Failure::Sink)) {
+        Ok(()) => {}
+        Err(Failure::Input(error) | Failure::Sink(Ended::Input(error))) => {
+            return Err(Error::new(ErrorKind::InvalidData, format!("its data are wrong {error}")));
+        }
+        Err(Failure::Sink(Ended::Refused(why))) => {
+            return Err(Error::other(format!("its data cannot be held here: {why}")));
+        }
+    }
+    if let Some(left_out) = target.tally().left_out() {
+        return Err(Error::new(ErrorKind::Unsupported, format!("its data cannot be held here: {left_out}")));
+    }
+    store.set_origin(origin).map_err(Error::other)
+}
+
+/// Puts what was loaded in the place of this server's data.
+fn adopt(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
+    let engine = &*attempt.replication.engine;
+    let incoming = datadir::incoming_dir(dir);
+    look(&incoming).map_err(|why| Error::new(ErrorKind::InvalidData, format!("what was loaded is damaged: {why}")))?;
+    let mut put = Ok(());
+    let adopted = engine.adopt_copy(&mut || {
+        // Until the copy is marked, the data are what they were: they are opened again then.
+        put = match attempt.goes_on() {
+            true => datadir::mark_incoming(dir)?,
+            false => Err("the master is another one by now".into()),
+        };
+        if put.is_ok() { datadir::adopt_incoming(dir).map(drop) } else { Ok(()) }
+    });
+    adopted.and(put).map_err(Error::other)?;
+    store_of(engine).map(drop)
+}

@@ -1,0 +1,278 @@
+//! A replica of a Redis: this server speaks to its master as a Redis would that follows it, with PSYNC.
+//!
+//! The commands of the master run in a session (`haypile_engine::Repeater`), so that records of this server's own come
+//! of them: it can have replicas itself, and backups. Where in the master's stream its data stand is a row among them
+//! (`haypile_store::Origin`), written with each command's effects. From there it goes on, after a break and after a
+//! crash, for as long as the master's backlog reaches; else the master's data are loaded anew (`load`).
+
+mod handshake;
+mod load;
+mod payload;
+
+use crate::remote::Remote;
+use crate::replication::link::Attempt;
+use crate::replication::state::Registered;
+use crate::socket::Socket;
+use crate::stream::peer_of;
+use handshake::Answer;
+pub use handshake::is_of_redis;
+use haypile_engine::{Engine, Link, Repeater, Repetition, Stopped};
+use haypile_store::{Origin, Store};
+use std::io::{self, Error, ErrorKind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 256 << 10;
+
+/// The capacity above which the buffer of a long command is not kept.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// The time between looks whether the master is wanted still, while nothing comes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The time between words to the master, which counts replicas that say nothing as gone.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+
+/// The pause before a command is tried again that the store has no room for.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
+
+/// The thread's place in the engine, and where the data stand.
+#[derive(Default)]
+pub struct Psync {
+    repeater: Option<Repeater>,
+    /// Further than the row of the origin, by commands that have changed nothing: in the store of this version.
+    newest: Option<(u64, Origin)>,
+}
+
+impl Psync {
+    /// Follows a Redis until the connection breaks, or the master is another one.
+    ///
+    /// # Errors
+    /// The connection broke, a command was refused, or the master's data cannot be taken.
+    pub fn follow(&mut self, attempt: &Attempt<'_>, mut remote: Remote, _registered: Registered<'_>) -> io::Result<()> {
+        let engine = &attempt.replication.engine;
+        let origin = self.origin(engine)?;
+        let answer = handshake::ask(attempt, &mut remote, origin.as_ref())?;
+        let (socket, read) = remote.into_parts();
+        let (origin, read) = match answer {
+            Answer::Continue { stream } => {
+                let origin = origin.ok_or_else(|| invalid("it goes on where nothing has begun"))?;
+                engine.repeat_commands().map_err(Error::other)?;
+                (Origin { stream: stream.unwrap_or(origin.stream), ..origin }, read)
+            }
+            Answer::Load { origin } => {
+                // What is there now goes with the load: it is no part of that stream.
+                self.newest = None;
+                let read = load::run(attempt, &socket, read, &origin)?;
+                engine.repeat_commands().map_err(Error::other)?;
+                (origin, read)
+            }
+        };
+        tracing::info!("the commands of the master come, from byte {} on", origin.offset);
+        let repeater = self.repeater.get_or_insert_with(|| Repeater::new(engine.clone()));
+        let mut commands = Commands::new(attempt, repeater, socket, read, origin);
+        let ended = commands.run();
+        let origin = commands.end();
+        self.newest = Some((engine.store_version(), origin));
+        ended
+    }
+
+    /// Returns how far in a master's stream the data are, if they come from one.
+    fn origin(&self, engine: &Engine) -> io::Result<Option<Origin>> {
+        let version = engine.store_version();
+        let store = engine.store_arc().ok_or_else(|| Error::other("the data are not open"))?;
+        let written = store.origin().map_err(Error::other)?;
+        let newest = self
+            .newest
+            .filter(|(of, newest)| *of == version && written.is_some_and(|written| written.offset <= newest.offset));
+        Ok(newest.map_or(written, |(_, newest)| Some(newest)))
+    }
+}
+
+/// The commands that come over a connection.
+struct Commands<'a> {
+    attempt: &'a Attempt<'a>,
+    repeater: &'a mut Repeater,
+    /// The session; there is none while a command waits for room.
+    repetition: Option<Repetition>,
+    socket: Socket,
+    /// All through which commands have ended.
+    origin: Origin,
+    /// Bytes of the stream from the origin on.
+    bytes: Vec<u8>,
+    /// Bytes of these that the session has.
+    taken: usize,
+    heard: Instant,
+    acknowledged: Instant,
+    /// Whether it was said that a command waits for room.
+    is_held: bool,
+}
+
+impl<'a> Commands<'a> {
+    fn new(
+        attempt: &'a Attempt<'a>,
+        repeater: &'a mut Repeater,
+        socket: Socket,
+        read: Vec<u8>,
+        origin: Origin,
+    ) -> Commands<'a> {
+        let now = Instant::now();
+        Commands {
+            attempt,
+            repeater,
+            repetition: None,
+            socket,
+            origin,
+            bytes: read,
+            taken: 0,
+            heard: now,
+            acknowledged: now,
+            is_held: false,
+        }
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(LOOK))?;
+        self.acknowledge()?;
+        self.attempt.note(|upstream| upstream.link = Link::Connected);
+        let timeout = self.attempt.replication.timeout();
+        while self.attempt.goes_on() {
+            self.repeat()?;
+            let is_asked = self.repetition.as_ref().is_some_and(Repetition::take_question);
+            if is_asked || self.acknowledged.elapsed() >= ACKNOWLEDGE {
+                self.acknowledge()?;
+            }
+            self.tell();
+            if self.is_held {
+                self.attempt.wait(ROOM_PAUSE);
+            } else if !self.receive()? && self.heard.elapsed() > timeout {
+                return Err(Error::new(ErrorKind::TimedOut, "it says nothing any more"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session; returns how far all commands have taken effect.
+    fn end(&mut self) -> Origin {
+        if let Some(repetition) = self.repetition.take() {
+            self.repeater.end(repetition);
+        }
+        self.attempt.note(|upstream| upstream.held = None);
+        self.origin
+    }
+
+    /// Runs all commands that have come as a whole.
+    fn repeat(&mut self) -> io::Result<()> {
+        let Commands { attempt, repeater, socket, origin, .. } = self;
+        let goes_on = || attempt.goes_on();
+        let repetition = self.repetition.get_or_insert_with(|| {
+            let handle = socket.clone();
+            repeater.begin(origin, peer_of(socket.tcp()), move || handle.shutdown())
+        });
+        let ran = repeater.run(repetition, &self.bytes[self.taken..], &goes_on);
+        let (done, database) = (repetition.done(), repetition.database());
+        if let Some(store) = attempt.replication.engine.store() {
+            store.log().write();
+        }
+        // A block that has come in part is kept as a whole.
+        let ended = (done - origin.offset) as usize;
+        (origin.offset, origin.database) = (done, database);
+        self.taken += *ran.as_ref().unwrap_or(&0);
+        self.bytes.drain(..ended);
+        self.taken = self.taken.saturating_sub(ended);
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        match ran {
+            Ok(_) => {
+                if std::mem::take(&mut self.is_held) {
+                    self.attempt.note(|upstream| upstream.held = None);
+                }
+                Ok(())
+            }
+            Err(why) => self.stop(why),
+        }
+    }
+
+    /// Ends the session, of which the commands behind the origin have had no effect. Where one of them waits for room,
+    /// it is tried again.
+    fn stop(&mut self, why: Stopped) -> io::Result<()> {
+        if let Some(repetition) = self.repetition.take() {
+            self.repeater.end(repetition);
+        }
+        self.taken = 0;
+        let engine = &self.attempt.replication.engine;
+        match why {
+            Stopped::Unwanted => Ok(()),
+            Stopped::Malformed => Err(invalid("it has sent what is no command")),
+            Stopped::Refused(why) if engine.store().is_some_and(|store| store.refuses_writes()) => {
+                if !std::mem::replace(&mut self.is_held, true) {
+                    tracing::warn!("a command of the master has to wait: {why}");
+                    self.attempt.note(|upstream| upstream.held = Some(why));
+                }
+                Ok(())
+            }
+            Stopped::Refused(why) => Err(Error::other(format!(
+                "its command behind byte {} of the stream was refused, and none behind it has run: {why}",
+                self.origin.offset
+            ))),
+        }
+    }
+
+    /// Receives more bytes; false if none have come for a moment.
+    fn receive(&mut self) -> io::Result<bool> {
+        let have = self.bytes.len();
+        // The master's claim is believed as far as bytes have come for it.
+        let lacks = self.repetition.as_ref().map_or(0, Repetition::needed_bytes).min(have);
+        self.bytes.resize(have + RECEIVE_BYTES.max(lacks), 0);
+        let read = self.socket.read(&mut self.bytes[have..]);
+        self.bytes.truncate(have + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
+            Ok(_) => {
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Err(error) if is_pause(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says to the master how far its commands have taken effect.
+    fn acknowledge(&mut self) -> io::Result<()> {
+        let offset = self.origin.offset.to_string();
+        let mut words = Vec::new();
+        haypile_resp::write::array_len(&mut words, 3);
+        for word in [&b"REPLCONF"[..], b"ACK", offset.as_bytes()] {
+            haypile_resp::write::bulk(&mut words, word);
+        }
+        self.acknowledged = Instant::now();
+        self.socket.write_all(&words)
+    }
+
+    /// Has INFO tell how far it is.
+    fn tell(&self) {
+        let (origin, heard, has_all) = (self.origin, self.heard, self.bytes.is_empty());
+        self.attempt.replication.engine.replication.note_upstream(self.attempt.master, |upstream| {
+            (upstream.origin, upstream.heard) = (Some(origin), Some(heard));
+            if has_all {
+                upstream.current = Some(Instant::now());
+            }
+        });
+    }
+}
+
+/// Returns whether a read has ended because nothing has come in time.
+fn is_pause(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+fn invalid(why: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, why)
+}
+
+/// Returns the store, for as long as a load takes.
+fn store_of(engine: &Engine) -> io::Result<Arc<Store>> {
+    engine.store_arc().ok_or_else(|| Error::other("the data are not open"))
+}
