@@ -10,6 +10,7 @@ pub mod damage;
 pub mod diff;
 pub mod hostile;
 pub mod port;
+pub mod psync;
 pub mod quoted;
 pub mod raft_chaos;
 pub mod random;

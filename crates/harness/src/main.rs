@@ -12,7 +12,7 @@ use haypile_harness::raft_chaos::network::{Network, enter};
 use haypile_harness::raft_chaos::system::Ability;
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, Workplace, haypile_binary};
-use haypile_harness::{bench, crash, damage, hostile, raft_chaos, repl, soak};
+use haypile_harness::{bench, crash, damage, hostile, psync, raft_chaos, repl, soak};
 
 /// Proves and measures a Haypile server from outside, over its sockets.
 #[derive(Parser)]
@@ -30,6 +30,8 @@ enum Program {
     Crash(Crash),
     /// Kills, stops, cuts off and promotes servers that follow each other, and verifies that they agree.
     Repl(Repl),
+    /// Follows a redis-server, with kills and cuts, and compares every key.
+    Psync(psync::Options),
     /// Disturbs a group of nodes in every way, and checks that what clients heard is linearizable.
     RaftChaos(RaftChaos),
     /// Damages files of a data directory, and compares what comes up with what was acknowledged.
@@ -500,6 +502,7 @@ fn main() -> ExitCode {
         Program::Diff(arguments) => run_diff(&arguments),
         Program::Crash(arguments) => run_crash(&arguments),
         Program::Repl(arguments) => run_repl(&arguments),
+        Program::Psync(options) => psync::run(&options),
         Program::RaftChaos(arguments) => run_raft_chaos(&arguments),
         Program::Damage(arguments) => run_damage(&arguments),
         Program::Bench(arguments) => run_bench(&arguments),

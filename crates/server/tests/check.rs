@@ -449,13 +449,13 @@ const CASES: &[Case] = &[
         name: "a stream whose ids are not in order",
         plant: |look| {
             let mut meta = look.meta("empty:stream");
-            // The first entry's id, and the highest one that was deleted.
-            (meta[43], meta[59]) = (1, 9);
+            // The first entry's id.
+            meta[43] = 9;
             vec![(look.meta_row("empty:stream"), Some(meta))]
         },
         found: &[
-            "value: key \"empty:stream\" of database 0: it has 0 entries, and its first one is said to be 1-0",
-            "value: key \"empty:stream\" of database 0: its highest id that was deleted is 9-0, above its last id 5-5",
+            "value: key \"empty:stream\" of database 0: it has 0 entries, and its first one is said to be 9-0",
+            "value: key \"empty:stream\" of database 0: its first entry is 9-0, above its last id 5-5",
             "2 defects: 2 value",
         ],
     },

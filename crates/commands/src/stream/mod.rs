@@ -216,7 +216,8 @@ impl<'a> Options<'a> {
         if bound.is_none() && !adds {
             return Err(Error::text("ERR syntax error, XTRIM must be called with a trimming strategy"));
         }
-        if limit.is_some() && !is_approximate {
+        // A master says exactly what it has removed, and leaves what it had been told.
+        if limit.is_some() && !is_approximate && !txn.repeats() {
             return Err(Error::text("ERR syntax error, LIMIT cannot be used without the special ~ option"));
         }
         let nodes = is_approximate.then(|| nodes(txn, limit));
@@ -349,7 +350,8 @@ fn xsetid(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     let key = args.key(txn, 1);
     let mut stream = Stream::edit(txn, &key)?.ok_or(Error::NoSuchKey)?;
-    if last < stream.head.max_deleted {
+    // Redis 7.0 takes such an id.
+    if last < stream.head.max_deleted && !txn.repeats() {
         return Err(Error::text("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"));
     }
     if stream.last_entry(txn)?.is_some_and(|top| last < top) {

@@ -205,8 +205,8 @@ impl Engine {
         self.ask_replicas(&store, &self.settings.config());
         store.set_lacks_replicas(self.lacks_replicas());
         store.set_hands_over(self.replication.state().failover.stops_writes);
-        if !self.is_replica()
-            && !self.group.is_member()
+        if !store.follows()
+            && !self.is_replica()
             && let Err(why) = store.forget_origin()
         {
             tracing::error!("the data cannot forget the master whose commands they had: {why}");

@@ -72,7 +72,8 @@ pub fn run(replication: &Replication) {
             && attempt.goes_on()
         {
             let why = error.to_string();
-            if attempt.was_connected() {
+            // What cannot be taken now will hardly be taken the next moment.
+            if attempt.was_connected() && error.kind() != ErrorKind::Unsupported {
                 pause = PAUSE_MIN;
             }
             tracing::warn!("the master {}:{}: {why}", master.host, master.port);

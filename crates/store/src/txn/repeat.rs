@@ -61,6 +61,11 @@ impl<'s> Txn<'s> {
         self.expiry_ms = 0;
     }
 
+    /// Returns whether the transaction repeats a command of another server, which has taken it there.
+    pub fn repeats(&self) -> bool {
+        self.repeated.is_some()
+    }
+
     /// Has no deadline have passed to the transaction: another server says which keys expire.
     pub fn keep_expired(&mut self) {
         self.expiry_ms = 0;

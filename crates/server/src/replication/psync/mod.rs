@@ -202,6 +202,7 @@ impl<'a> Commands<'a> {
             self.repeater.end(repetition);
         }
         self.taken = 0;
+        let words = self.first_words();
         let engine = &self.attempt.replication.engine;
         match why {
             Stopped::Unwanted => Ok(()),
@@ -213,10 +214,13 @@ impl<'a> Commands<'a> {
                 }
                 Ok(())
             }
-            Stopped::Refused(why) => Err(Error::other(format!(
-                "its command behind byte {} of the stream was refused, and none behind it has run: {why}",
-                self.origin.offset
-            ))),
+            Stopped::Refused(why) => {
+                let offset = self.origin.offset;
+                let why = format!(
+                    "its command behind byte {offset} of the stream was refused, and none behind it has run: {why}"
+                );
+                Err(Error::new(ErrorKind::Unsupported, why))
+            }
         }
     }
 

@@ -1,0 +1,75 @@
+//! Commands for the master: those of the cases of the differential test, whatever is answered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::client::Client;
+use crate::diff::generate::generate;
+use crate::diff::sequence::{Command, Step};
+
+/// The time without a reply after which a connection is given up: a command waits.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Commands that change a connection or the server, and not its data.
+const LEFT_OUT: [&str; 24] = [
+    "acl",
+    "auth",
+    "bgrewriteaof",
+    "bgsave",
+    "client",
+    "config",
+    "debug",
+    "failover",
+    "hello",
+    "info",
+    "latency",
+    "monitor",
+    "psync",
+    "quit",
+    "replconf",
+    "replicaof",
+    "reset",
+    "save",
+    "shutdown",
+    "slaveof",
+    "slowlog",
+    "sync",
+    "wait",
+    "waitaof",
+];
+
+/// The part of cases in a hundred of which FLUSHALL, FLUSHDB and SWAPDB are sent: else little would stay.
+const FLUSHES_PERCENT: u64 = 3;
+
+/// Sends generated commands to the master until it is to end; returns how many.
+pub fn write(port: u16, seed: u64, part: u64, ends: &AtomicBool) -> Result<u64> {
+    let mut sent = 0;
+    let mut case = part.wrapping_mul(1_000_003);
+    while !ends.load(Ordering::Acquire) {
+        let flushes = case % 100 < FLUSHES_PERCENT;
+        let mut client = Client::connect(port, SILENCE)?;
+        'case: for step in generate(seed, case) {
+            let Step::Send { commands, .. } = step else { continue };
+            for command in commands.iter().filter(|command| is_sent(command, flushes)) {
+                if ends.load(Ordering::Acquire) {
+                    break 'case;
+                }
+                // Who waits too long, or is thrown out, begins again.
+                if client.call(command).is_err() {
+                    client = Client::connect(port, SILENCE)?;
+                }
+                sent += 1;
+            }
+        }
+        case += 1;
+    }
+    Ok(sent)
+}
+
+fn is_sent(command: &Command, flushes: bool) -> bool {
+    let is = |word: &str| command[0].eq_ignore_ascii_case(word.as_bytes());
+    let is_flush = ["flushall", "flushdb", "swapdb"].iter().any(|word| is(word));
+    !LEFT_OUT.iter().any(|word| is(word)) && (flushes || !is_flush)
+}

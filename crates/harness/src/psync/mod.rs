@@ -1,0 +1,311 @@
+//! The test of a server that follows a real redis-server: generated commands on the master, and meanwhile kills, stops
+//! and cuts. After each round the replica holds what its master holds, key by key, and it has never loaded all of it
+//! anew where the master's backlog reached.
+//!
+//! `load` writes to the master, with the cases of the differential test; `compare` finds what differs.
+
+mod compare;
+mod load;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::client::{Client, info_field};
+use crate::random::{Random, fresh_seed};
+use crate::repl::network::{Flow, Relay};
+use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace, haypile_binary};
+
+/// Directives of a replica with which a few megabytes of writes reach the base.
+const DIRECTIVES: &str = "--enable-debug-command yes --repl-timeout 10 --maxmemory 64mb --memtable-size 2mb \
+     --flush-log-bytes 8mb --log-segment-size 1mb --databases 16";
+
+/// Directives of the master: its backlog reaches further than any break here.
+const OF_MASTER: &str = "--enable-debug-command yes --repl-backlog-size 256mb --repl-timeout 10 \
+     --repl-ping-replica-period 1 --repl-diskless-sync-delay 0 --client-output-buffer-limit \"replica 0 0 0\"";
+
+/// The time within which a replica that nothing disturbs has all of its master's data.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// The time between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The loads with which the replica and the one beside it begin.
+const LOADS: u64 = 2;
+
+/// Connections that write to the master.
+const WRITERS: u64 = 3;
+
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The replica's command line with {port} and {dir}; default: the haypile beside this program, or HAYPILE_BIN.
+    #[arg(long)]
+    pub server: Option<String>,
+    /// Directives added to the replica's command line.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub options: String,
+    /// The master's command line; default: redis-server.
+    #[arg(long)]
+    pub master: Option<String>,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    #[arg(long, default_value_t = 10.0)]
+    pub minutes: f64,
+    /// Disturbances of a round.
+    #[arg(long, default_value_t = 4)]
+    pub disturbances: u64,
+}
+
+/// A disturbance of a replica that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Disturbance {
+    /// The replica is killed, and starts again.
+    Kill,
+    /// It stops cleanly, and starts again.
+    Stop,
+    /// The connection ends, for a moment.
+    Cut,
+    /// The network swallows what is sent.
+    Stall,
+    /// The master ends the connection.
+    Thrown,
+    /// The replica is told to follow nobody, and its master again: it loads all anew.
+    Leave,
+}
+
+const DISTURBANCES: [Disturbance; 12] = [
+    Disturbance::Kill,
+    Disturbance::Kill,
+    Disturbance::Kill,
+    Disturbance::Kill,
+    Disturbance::Stop,
+    Disturbance::Cut,
+    Disturbance::Cut,
+    Disturbance::Cut,
+    Disturbance::Stall,
+    Disturbance::Thrown,
+    Disturbance::Thrown,
+    Disturbance::Leave,
+];
+
+struct Run {
+    master: Server,
+    _master_place: Workplace,
+    /// A redis-server that follows the same master: what the stream does not tell it, nobody can know.
+    peer: Server,
+    _peer_place: Workplace,
+    replica: Option<Server>,
+    replica_place: Workplace,
+    template: Template,
+    port: u16,
+    relay: Relay,
+    random: Random,
+    /// Loads of all data that had to be.
+    loads: u64,
+    counts: BTreeMap<Disturbance, u64>,
+    keys: u64,
+}
+
+/// Runs until the time is over, and prints what was found; returns true if all was well.
+pub fn run(options: &Options) -> Result<bool> {
+    let seed = options.seed.unwrap_or_else(fresh_seed);
+    let time = Duration::from_secs_f64(options.minutes * 60.0);
+    println!("psync: seed {seed}, {} s", time.as_secs());
+    let template = match &options.server {
+        Some(line) => Template::parse(line)?,
+        None => Template::haypile(&haypile_binary()?, DIRECTIVES)?,
+    };
+    let of_master = match &options.master {
+        Some(line) => Template::parse(line)?,
+        None => Template::redis(OF_MASTER)?,
+    };
+    let mut run = Run::start(&of_master, template.with(&options.options)?, seed)?;
+    let (begin, mut rounds, mut commands) = (Instant::now(), 0, 0);
+    let mut result = Ok(());
+    while result.is_ok() && begin.elapsed() < time {
+        result = run.round(seed, rounds, options.disturbances).map(|sent| commands += sent);
+        rounds += 1;
+    }
+    let counts: Vec<String> = run.counts.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
+    println!(
+        "psync: {rounds} rounds, {commands} commands, {} keys compared, {} loads; {}; {:.0} s",
+        run.keys,
+        run.loads,
+        counts.join(", "),
+        begin.elapsed().as_secs_f64()
+    );
+    if let Err(why) = result {
+        println!("psync: seed {seed}, round {}: {why:#}", rounds - 1);
+        println!("{}\nkept: {}", run.replica_place.log_tail(), run.replica_place.keep().display());
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+impl Run {
+    fn start(of_master: &Template, template: Template, seed: u64) -> Result<Run> {
+        let master_place = Workplace::new("psync-master", None)?;
+        let replica_place = Workplace::new("psync", None)?;
+        let (master, _) = Server::start(of_master, &master_place).context("starting the master")?;
+        let peer_place = Workplace::new("psync-peer", None)?;
+        let follows = of_master.with(&format!("--replicaof \"127.0.0.1 {}\"", master.port()))?;
+        let (peer, _) = Server::start(&follows, &peer_place).context("starting a replica beside")?;
+        let relay = Relay::start()?;
+        relay.lead_to(master.port());
+        let template = template.with(&format!("--replicaof \"127.0.0.1 {}\"", relay.port()))?;
+        let (replica, _) = Server::start(&template, &replica_place).context("starting the replica")?;
+        Ok(Run {
+            master,
+            _master_place: master_place,
+            peer,
+            _peer_place: peer_place,
+            port: replica.port(),
+            replica: Some(replica),
+            replica_place,
+            template,
+            relay,
+            random: Random::of_part(seed, u64::MAX),
+            loads: LOADS,
+            counts: BTreeMap::new(),
+            keys: 0,
+        })
+    }
+
+    /// Writes and disturbs, and compares; returns the number of commands that were sent.
+    fn round(&mut self, seed: u64, round: u64, disturbances: u64) -> Result<u64> {
+        self.settle_link()?;
+        let (ends, master) = (AtomicBool::new(false), self.master.port());
+        let sent = thread::scope(|threads| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let ends = &ends;
+                    threads.spawn(move || load::write(master, seed, round * WRITERS + writer, ends))
+                })
+                .collect();
+            let disturbed = (0..disturbances).try_for_each(|_| {
+                sleep(Duration::from_millis(self.random.between(50, 1500)));
+                self.disturb()
+            });
+            ends.store(true, Ordering::Release);
+            let sent: Result<Vec<u64>> =
+                writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect();
+            disturbed.and(sent)
+        })?;
+        self.settle()?;
+        self.verify()?;
+        Ok(sent.into_iter().sum())
+    }
+
+    fn disturb(&mut self) -> Result<()> {
+        let what = *self.random.pick(&DISTURBANCES);
+        *self.counts.entry(what).or_default() += 1;
+        match what {
+            Disturbance::Kill | Disturbance::Stop => self.restart(what == Disturbance::Kill)?,
+            Disturbance::Cut | Disturbance::Stall => {
+                self.relay.set(if what == Disturbance::Cut { Flow::Cut } else { Flow::Stalled });
+                let ms = if what == Disturbance::Cut { 400 } else { 4000 };
+                sleep(Duration::from_millis(self.random.below(ms)));
+                self.relay.set(Flow::Open);
+            }
+            Disturbance::Thrown => {
+                self.master_client()?.call(&["CLIENT", "KILL", "TYPE", "replica"])?;
+            }
+            Disturbance::Leave => {
+                self.settle_link()?;
+                let mut client = self.replica_client()?;
+                let port = self.relay.port().to_string();
+                ensure!(client.call(&["REPLICAOF", "NO", "ONE"])?.is_ok(), "it does not leave its master");
+                let begin = Instant::now();
+                while !client.call(&["SET", "own", "of its own"])?.is_ok() {
+                    ensure!(begin.elapsed() < SETTLE_MAX, "it takes no writes after REPLICAOF NO ONE");
+                    sleep(LOOK);
+                }
+                ensure!(client.call(&["REPLICAOF", "127.0.0.1", &port])?.is_ok(), "it does not follow again");
+                self.loads += 1;
+                // A load that is disturbed begins anew.
+                self.settle_link()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, kills: bool) -> Result<()> {
+        let mut replica = self.replica.take().context("a replica runs")?;
+        if kills {
+            replica.kill()?;
+            self.template.check(&self.replica_place.data())?;
+        } else {
+            replica.terminate()?;
+            let status = replica.wait_ended()?;
+            ensure!(status.success(), "the replica has not stopped cleanly: {status}");
+        }
+        self.replica = Some(Server::start_at(&self.template, &self.replica_place, self.port)?.0);
+        Ok(())
+    }
+
+    /// Waits until the replica has loaded its master's data.
+    fn settle_link(&self) -> Result<()> {
+        let (mut client, begin) = (self.replica_client()?, Instant::now());
+        loop {
+            let info = client.info("replication")?.context("INFO is there")?;
+            if info_field(&info, "master_link_status") == Some("up") {
+                return Ok(());
+            }
+            let error = info_field(&info, "master_link_error").unwrap_or_default();
+            ensure!(begin.elapsed() < SETTLE_MAX, "the replica does not get to its master: {error}");
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits until the replica has all that its master has.
+    fn settle(&self) -> Result<()> {
+        let (mut master, mut peer, begin) = (self.master_client()?, self.peer.client()?, Instant::now());
+        loop {
+            let offset = |client: &mut Client, name: &str| -> Result<Option<u64>> {
+                let info = client.info("replication")?.unwrap_or_default();
+                Ok(info_field(&info, name).and_then(|offset| offset.parse().ok()))
+            };
+            let all = offset(&mut master, "master_repl_offset")?.context("the master has an offset")?;
+            let mut replica = self.replica_client()?;
+            let has = offset(&mut replica, "slave_repl_offset")?;
+            let peer_has = offset(&mut peer, "slave_repl_offset")?;
+            let link = replica.info("replication")?.unwrap_or_default();
+            if has >= Some(all) && peer_has >= Some(all) && info_field(&link, "master_link_status") == Some("up") {
+                return Ok(());
+            }
+            if begin.elapsed() > SETTLE_MAX {
+                let error = info_field(&link, "master_link_error").unwrap_or_default();
+                bail!("the replica does not get to byte {all} of its master, but to {has:?}: {error}");
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Compares all keys, and how often all data were loaded.
+    fn verify(&mut self) -> Result<()> {
+        let (mut master, mut replica) = (self.master_client()?, self.replica_client()?);
+        self.keys +=
+            compare::compare(&mut master, &mut self.peer.client()?, &mut replica, self.loads > LOADS, SETTLE_MAX)?;
+        let info = master.info("stats")?.context("INFO is there")?;
+        let loads = info_field(&info, "sync_full").and_then(|count| count.parse::<u64>().ok());
+        ensure!(
+            loads.is_some_and(|loads| loads <= self.loads),
+            "all data were loaded {loads:?} times, and there were reasons for {}",
+            self.loads
+        );
+        Ok(())
+    }
+
+    fn master_client(&self) -> Result<Client> {
+        Ok(Client::connect(self.master.port(), REPLY_TIMEOUT)?)
+    }
+
+    fn replica_client(&self) -> Result<Client> {
+        Ok(Client::connect(self.port, REPLY_TIMEOUT)?)
+    }
+}
