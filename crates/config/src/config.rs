@@ -37,6 +37,8 @@ pub struct Replication {
     pub on_late_replicas: OnLateReplicas,
     /// Bytes of the log for a replica that is behind; 0 = as far as the disk allows.
     pub log_bytes: u64,
+    /// Commands of a Redis that are refused are left out.
+    pub skips_refused: bool,
     /// For Sentinel.
     pub priority: u32,
     pub announced: bool,
@@ -58,6 +60,7 @@ impl Replication {
             ack_timeout_ms: fields.int("replicas-to-ack-timeout"),
             on_late_replicas: fields.choice("replicas-to-ack-on-timeout", ON_LATE_REPLICAS),
             log_bytes: fields.bytes("replica-log-size"),
+            skips_refused: fields.choice("replica-refused-commands", REFUSED_COMMANDS),
             priority: fields.int("replica-priority"),
             announced: fields.bool("replica-announced"),
             serves_stale_data: fields.bool("replica-serve-stale-data"),
@@ -522,6 +525,8 @@ const RAFT_USERS: &[(&str, bool)] = &[("own", false), ("group", true)];
 const FOLLOWER_READS: &[(&str, bool)] = &[("stale", false), ("linearizable", true)];
 const ON_LATE_REPLICAS: &[(&str, OnLateReplicas)] =
     &[("refuse", OnLateReplicas::Refuse), ("go-on", OnLateReplicas::GoOn)];
+/// Whether they are left out.
+const REFUSED_COMMANDS: &[(&str, bool)] = &[("stop", false), ("skip", true)];
 const DURABILITIES: &[(&str, Durability)] = &[("os", Durability::Os), ("fsync", Durability::Fsync)];
 const COMPRESSIONS: &[(&str, Compression)] =
     &[("lz4", Compression::Lz4), ("zstd", Compression::Zstd), ("none", Compression::None)];

@@ -3,6 +3,7 @@
 mod process;
 
 use haypile_harness::small_disk::SmallDisk;
+use process::redis::redis;
 use process::{Client, PATIENCE, Server, TempDir, free_port, request, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,16 +15,6 @@ use std::time::Duration;
 const LONG: &str = "60000";
 
 const HUNG: &str = "-IOERR error or timeout reading to target instance\r\n";
-
-fn redis(dir: &TempDir, more: &[&str]) -> Server {
-    let port = free_port();
-    let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
-    command.arg("--dir").arg(dir.path()).args(more).stdin(Stdio::null()).stdout(Stdio::null());
-    let server = Server { child: command.spawn().expect("redis-server is installed"), port };
-    wait_until("redis-server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    server
-}
 
 fn ours(dir: &TempDir, more: &[&str]) -> Server {
     Server::start(dir.path(), &[&["--enable-debug-command", "yes"], more].concat())

@@ -6,6 +6,7 @@ use crate::kind::{Kind, Zero};
 
 /// The names and numbers of `crate::config::OnLateReplicas`.
 const ON_LATE_REPLICAS: &[(&str, u32)] = &[("refuse", 0), ("go-on", 1)];
+const REFUSED_COMMANDS: &[(&str, u32)] = &[("stop", 0), ("skip", 1)];
 /// How a leader knows that a read misses nothing, and how reads beside it do.
 const RAFT_READS: &[(&str, u32)] = &[("index", 0), ("lease", 1)];
 const RAFT_USERS: &[(&str, u32)] = &[("own", 0), ("group", 1)];
@@ -37,6 +38,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("replicas-to-ack-timeout", unit(0, i64::MAX, "milliseconds"), "10000", "How long replies wait for that; 0 is as long as it takes.").ours(),
     Row::used("replicas-to-ack-on-timeout", Kind::Choice(ON_LATE_REPLICAS), "refuse", "What happens then: with `refuse`, clients that wait are disconnected and writes are refused until the replicas have caught up; with `go-on`, replies do not wait for them meanwhile.").ours(),
     Row::used("replica-log-size", BYTES, "0", "Bytes of the log that are kept for a replica that is behind, at most; 0 means as many as leave the disk twice `disk-free-min`. A replica that needs more gets a copy when it comes back.").ours(),
+    Row::used("replica-refused-commands", Kind::Choice(REFUSED_COMMANDS), "stop", "What becomes of a command of a master that is a Redis, or of its block, where it is refused here: with `stop` nothing behind it runs until it is taken, with `skip` it is left out, and said in the log.").ours(),
     Row::used("raft-node-id", unit(0, i64::MAX, "a number"), "0", "This server's number among the members of its Raft group; 0 means that it is in none.").immutable().ours(),
     Row::used("raft-peers", TEXT, "\"\"", "The members with which the group begins, this server included: `1@host:port,2@host:port,…`, the same on each of them.").immutable().ours(),
     Row::used("raft-election-timeout", unit(50, 600_000, "milliseconds"), "1000", "How long members wait for a word of the leader before they elect another one, at least; at most twice as long.").immutable().ours(),

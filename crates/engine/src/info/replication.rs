@@ -130,6 +130,11 @@ pub(super) const OF_REPLICA: &[Field] = &[
         },
         "The replication id of a master that is a Redis.",
     ),
+    gauge(
+        "master_commands_skipped",
+        |engine| engine.replication.upstream().map_or(0, |master| master.skipped),
+        "Commands and blocks of a Redis that were left out because they were refused (`replica-refused-commands skip`).",
+    ),
     gauge("slave_read_repl_offset", offset, "The last record that has come; of a Redis, as `slave_repl_offset`."),
     gauge("slave_repl_offset", offset, "The last record that was applied; where the master is a Redis, its offset."),
     gauge(

@@ -77,7 +77,10 @@ impl WorkerState {
             if let Some(repeating) = &session.state.repeating {
                 // Whatever comes behind it was made for data in which it has taken effect.
                 repeating.refuse(format!("{reply:?}").trim_start_matches('-').to_owned());
-                return Next::Abort;
+                if session.multi.is_none() {
+                    return Next::Abort;
+                }
+                // The block is refused as a whole, at its end.
             }
         }
         // Pushes are no replies: what SUBSCRIBE says comes all the same.

@@ -51,6 +51,9 @@ pub struct Options {
     /// The master's command line; default: redis-server.
     #[arg(long)]
     pub master: Option<String>,
+    /// Keeps the master's directory after a failure: with an append-only file it has all commands.
+    #[arg(long)]
+    pub keep_master: bool,
     /// Default: one from the clock. It is printed.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -95,7 +98,7 @@ const DISTURBANCES: [Disturbance; 12] = [
 
 struct Run {
     master: Server,
-    _master_place: Workplace,
+    master_place: Workplace,
     /// A redis-server that follows the same master: what the stream does not tell it, nobody can know.
     peer: Server,
     _peer_place: Workplace,
@@ -142,6 +145,9 @@ pub fn run(options: &Options) -> Result<bool> {
     if let Err(why) = result {
         println!("psync: seed {seed}, round {}: {why:#}", rounds - 1);
         println!("{}\nkept: {}", run.replica_place.log_tail(), run.replica_place.keep().display());
+        if options.keep_master {
+            println!("kept: {}", run.master_place.keep().display());
+        }
         return Ok(false);
     }
     Ok(true)
@@ -161,7 +167,7 @@ impl Run {
         let (replica, _) = Server::start(&template, &replica_place).context("starting the replica")?;
         Ok(Run {
             master,
-            _master_place: master_place,
+            master_place,
             peer,
             _peer_place: peer_place,
             port: replica.port(),

@@ -6,6 +6,7 @@ use haypile_rdb::lzf::Compressor;
 use socket2::{Domain, SockRef, Socket, Type};
 pub mod following;
 pub mod group;
+pub mod redis;
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;

@@ -64,6 +64,8 @@ pub struct Upstream {
     pub held: Option<String>,
     /// The stream of commands of a master that is no Haypile, and how far they have taken effect.
     pub origin: Option<Origin>,
+    /// Commands and blocks of such a master that were left out because they were refused.
+    pub skipped: u64,
 }
 
 /// The facts about one replica of this server.
@@ -251,6 +253,7 @@ impl Upstream {
             clock_skew_ms: None,
             held: None,
             origin: None,
+            skipped: 0,
         }
     }
 

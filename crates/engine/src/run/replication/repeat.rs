@@ -65,8 +65,9 @@ pub enum Stopped {
     Unwanted,
     /// The master has sent what is no command.
     Malformed,
-    /// A command was refused, with this error. It has had no effect.
-    Refused(String),
+    /// A command was refused, or its block, with this error. It has had no effect, and ends at this offset in the
+    /// stream.
+    Refused { why: String, through: u64 },
 }
 
 impl Repeater {
@@ -137,7 +138,9 @@ impl Repeater {
                 Next::Wait => self.wait(session, None, &|| true),
                 Next::Block(time) => self.wait(session, time, goes_on),
                 Next::Close | Next::Abort | Next::HandOver => {
-                    return Err(repeating.take_refusal().map_or(Stopped::Malformed, Stopped::Refused));
+                    let through = repeating.repeated.through();
+                    let refused = |why| Stopped::Refused { why, through };
+                    return Err(repeating.take_refusal().map_or(Stopped::Malformed, refused));
                 }
             }
             // A command that is under way elsewhere is waited for in any case.

@@ -11,7 +11,7 @@ use crate::socket::Socket;
 use crate::storage::{self, Budget};
 use haypile_config::Config;
 use haypile_engine::Link;
-use haypile_rdb::{Failure, read_file};
+use haypile_rdb::{Failure, Why, read_file};
 use haypile_store::{Origin, Store};
 use std::io::{self, Error, ErrorKind, Read};
 use std::path::Path;
@@ -122,6 +122,7 @@ fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: &Origin) -> 
     let completed = if read.is_ok() { target.complete() } else { Ok(()) };
     match read.map(drop).and_then(|()| completed.map_err(Failure::Sink)) {
         Ok(()) => {}
+        Err(Failure::Input(haypile_rdb::Error { why: Why::Io(error), .. })) => return Err(error),
         Err(Failure::Input(error) | Failure::Sink(Ended::Input(error))) => {
             return Err(Error::new(ErrorKind::InvalidData, format!("its data are wrong {error}")));
         }

@@ -8,6 +8,7 @@
 mod handshake;
 mod load;
 mod payload;
+mod request;
 
 use crate::remote::Remote;
 use crate::replication::link::Attempt;
@@ -202,24 +203,37 @@ impl<'a> Commands<'a> {
             self.repeater.end(repetition);
         }
         self.taken = 0;
-        let words = self.first_words();
+        let words = request::first_words(&self.bytes);
         let engine = &self.attempt.replication.engine;
         match why {
             Stopped::Unwanted => Ok(()),
             Stopped::Malformed => Err(invalid("it has sent what is no command")),
-            Stopped::Refused(why) if engine.store().is_some_and(|store| store.refuses_writes()) => {
+            Stopped::Refused { why, .. } if engine.store().is_some_and(|store| store.refuses_writes()) => {
                 if !std::mem::replace(&mut self.is_held, true) {
                     tracing::warn!("a command of the master has to wait: {why}");
                     self.attempt.note(|upstream| upstream.held = Some(why));
                 }
                 Ok(())
             }
-            Stopped::Refused(why) => {
-                let offset = self.origin.offset;
-                let why = format!(
-                    "its command behind byte {offset} of the stream was refused, and none behind it has run: {why}"
-                );
-                Err(Error::new(ErrorKind::Unsupported, why))
+            Stopped::Refused { why, through } => {
+                let what = format!("what comes behind byte {} of its stream ({words})", self.origin.offset);
+                if !engine.settings.config().replication.skips_refused {
+                    let why = format!("{what} was refused, and nothing behind it has run: {why}");
+                    return Err(Error::new(ErrorKind::Unsupported, why));
+                }
+                let skipped: Vec<u8> = self.bytes.drain(..(through - self.origin.offset) as usize).collect();
+                self.origin.offset = through;
+                if let Some(database) = request::last_selected(&skipped) {
+                    let databases = engine.settings.config().databases;
+                    if database >= databases {
+                        let why = format!("{what} selects database {database}, and there are {databases}");
+                        return Err(Error::new(ErrorKind::Unsupported, why));
+                    }
+                    self.origin.database = database;
+                }
+                tracing::warn!("left out of the master's commands: {what}, which was refused: {why}");
+                self.attempt.note(|upstream| upstream.skipped += 1);
+                Ok(())
             }
         }
     }
