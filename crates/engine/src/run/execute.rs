@@ -5,6 +5,7 @@
 //! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in
 //! `reply`.
 
+use crate::clients::checks::REPEATS;
 use crate::clients::session::{Pending, Session, State, Waiting, Work};
 use crate::clients::statistics::{Moment, Sizes};
 use crate::clients::steps::Steps;
@@ -139,7 +140,14 @@ impl WorkerState {
         let (mut bytes, mut commands) = (0, 0);
         let mut started = engine.statistics.clock.now();
         let begun = *begun.get_or_insert(started);
-        for (at, call) in located.calls.iter().enumerate() {
+        let mut together = 0;
+        if session.checks & REPEATS != 0
+            && let Some(store) = store
+            && let Some((count, end)) = self.repeat_together(engine, store, session, &located, ahead)
+        {
+            (together, bytes, commands) = (count, end, count);
+        }
+        for (at, call) in located.calls.iter().enumerate().skip(together) {
             if out.len() >= engine.output_bytes_max() {
                 return (bytes, commands, Next::Drain);
             }

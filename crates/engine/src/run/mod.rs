@@ -11,6 +11,7 @@ pub(crate) mod execute;
 pub(crate) mod movers;
 pub(crate) mod multi;
 pub(crate) mod protocol;
+pub(crate) mod repeat_together;
 pub(crate) mod reply;
 pub(crate) mod script;
 pub(crate) mod script_server;
