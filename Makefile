@@ -24,7 +24,7 @@ MINUTES ?= 10
 TARGET ?= parser
 RUNS ?= 1000000
 
-.PHONY: help build run run-raft test lint docs bench diff crash repl raft-chaos damage soak fuzz build-tools test-tools harness checked
+.PHONY: help build run run-raft test lint docs bench diff crash repl psync raft-chaos damage soak fuzz build-tools test-tools harness checked
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -73,6 +73,9 @@ crash: checked ## kill and verify (MINUTES=, SEED=)
 
 repl: checked ## kill, stop, cut off and promote servers that follow each other (MINUTES=, SEED=)
 	$(CHECKED) repl --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+psync: test-tools checked ## follow a redis-server through kills and cuts, and compare every key (MINUTES=, SEED=)
+	$(CHECKED) psync --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 raft-chaos: test-tools checked ## disturb a group, check that clients heard what is linearizable (MINUTES=, SEED=, ARGS='--system etcd')
 	$(CHECKED) raft-chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)

@@ -391,11 +391,20 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         commands: &["replicaof", "slaveof"],
-        what: "Only another Haypile with the same format of the log and the same number of databases can be followed, from a \
-               server that is no `engine memory`; `INFO replication` says in `master_link_error` why a master is not followed. \
-               Offsets are indexes of the log.",
-        why: "A replica's log is a copy of its master's, record by record, so that each resync is a comparison.",
+        what: "Another Haypile can be followed with the same format of the log and the same number of databases, or a Redis, from \
+               a server that is no `engine memory`; `INFO replication` says in `master_link_error` why a master is not followed. \
+               Offsets are indexes of the log, or the Redis's own.",
+        why: "A replica's log is a copy of its master's, record by record, so that each resync is a comparison. What a Redis does \
+              becomes records here.",
         test: "others_are_no_masters",
+    },
+    Difference {
+        commands: &["replicaof", "slaveof"],
+        what: "A command of a master that is a Redis and that is refused here (it is unknown, finds another type, is too large) stops \
+               the stream, with the reason in `master_link_error`, until it is taken; with `replica-refused-commands skip` it is \
+               left out, in MULTI the block as a whole. Redis leaves it out and goes on.",
+        why: "A replica that differs from its master should not look like one that does not.",
+        test: "what_is_refused_stops_the_stream_or_is_left_out_as_a_whole",
     },
     Difference {
         commands: &["replicaof", "slaveof"],

@@ -109,6 +109,15 @@ pub fn unmark_incoming(dir: &Path) -> std::io::Result<()> {
     }
 }
 
+/// Removes what is in `incoming_dir`, unless it is a complete copy.
+///
+/// # Errors
+/// Some of it is left.
+pub fn remove_incoming(dir: &Path) -> std::io::Result<()> {
+    let incoming = incoming_dir(dir);
+    if incoming.join(COMPLETE_FILE).exists() { Ok(()) } else { remove(&incoming) }
+}
+
 /// Looks whether a copy can take the place of the directory's own data, by renaming.
 ///
 /// # Errors

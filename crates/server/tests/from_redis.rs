@@ -312,6 +312,50 @@ fn what_is_refused_stops_the_stream_or_is_left_out_as_a_whole() {
     assert_eq!(client.ask("GET there"), "$1\r\n1\r\n");
     link.send(&["SELECT 99", "SET nowhere 1"]);
     wait_until("there is no such database", || field(&mut client, "master_link_error").contains("database 99"));
+    // Nothing behind it goes elsewhere.
+    master.go_on(offset);
+}
+
+#[test]
+fn nobody_but_the_master_changes_what_it_has() {
+    let other = TempDir::new();
+    let master = Master::new();
+    let replica = Server::start(other.path(), &DEBUG);
+    let (mut client, mut waits) = (replica.client(), replica.client());
+    waits.send(b"BLPOP queue 0\r\n");
+    wait_until("it waits", || client.info("blocked_clients") == "1");
+    follow(&replica, master.port);
+    let sent_away = waits.reply();
+    assert!(sent_away.starts_with("-UNBLOCKED"), "its key is the master's: {sent_away}");
+    let mut link = master.load(&file_of(&[("a", "1")]), 0);
+    let mut offset = link.send(&["RPUSH queue v", "RESET", "INCR a"]);
+    link.wait_for(offset);
+    assert_eq!((&*client.ask("LLEN queue"), &*client.ask("GET a")), (":1\r\n", "$1\r\n2\r\n"));
+    // A pause holds the master, too; it hears of this server meanwhile.
+    assert_eq!(client.ask("CLIENT PAUSE 100000 WRITE"), "+OK\r\n");
+    let sent = link.send(&["INCR a"]);
+    (0..2).for_each(|_| link.wait_for(offset));
+    assert_eq!(client.ask("GET a"), "$1\r\n2\r\n");
+    assert_eq!(client.ask("CLIENT UNPAUSE"), "+OK\r\n");
+    offset += sent;
+    link.wait_for(offset);
+    assert_eq!(client.ask("GET a"), "$1\r\n3\r\n");
+    // A script of an old master that has written and then failed has done neither here.
+    link.send(&["EVAL redis.call('INCR',KEYS[1])error('late') 1 a"]);
+    wait_until("it is told", || field(&mut client, "master_link_error").contains("EVAL"));
+    assert_eq!(client.ask("GET a"), "$1\r\n3\r\n");
+    link = master.go_on(offset);
+    // The data are opened again while commands come.
+    offset += link.send(&["INCR a"]);
+    link.wait_for(offset);
+    assert_eq!(client.ask("DEBUG RELOAD"), "+OK\r\n");
+    let mut link = master.go_on(offset);
+    offset += link.send(&["INCR a"]);
+    link.wait_for(offset);
+    assert_eq!((&*client.ask("GET a"), &*client.ask("SET a x")), ("$1\r\n5\r\n", READONLY));
+    drop((client, waits));
+    replica.stop();
+    is_sound(other.path());
 }
 
 #[test]

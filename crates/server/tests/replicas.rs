@@ -515,7 +515,7 @@ fn others_are_no_masters() {
     for (answer, why) in [
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "reply"),
         ("", "closed"),
-        ("-ERR Unrecognized REPLCONF option: haypile-hello\r\n", "Redis"),
+        ("-ERR Unrecognized REPLCONF option: haypile-hello\r\n", "closed"),
         ("-NOAUTH Authentication required.\r\n", "NOAUTH"),
         ("+OK\r\n", "no server that can be followed"),
         ("*4\r\n$7\r\nhaypile\r\n$1\r\n9\r\n$1\r\n2\r\n$2\r\n16\r\n", "version 9"),

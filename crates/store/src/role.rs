@@ -21,7 +21,8 @@ const FOLLOWS: u8 = 1;
 const NO_REPLICAS: u8 = 2;
 /// Another store is about to lead in the place of this one.
 const HANDS_OVER: u8 = 4;
-/// The store repeats the commands of another server, whose writes alone it takes.
+/// The store repeats the commands of another server, whose writes alone it takes. Invariant: whoever clears `FOLLOWS`
+/// for that has set this before.
 const REPEATS: u8 = 8;
 
 /// The role that a store has now.
@@ -68,6 +69,7 @@ impl RoleNow {
     /// Ends what `refuse_writes` has begun.
     pub fn stay_leader(&self) {
         assert_eq!(self.get(), Role::Leading, "a store that follows refuses writes");
+        assert!(self.repeats(), "clients' writes are refused in any case");
         self.set_refusal(FOLLOWS, false);
     }
 

@@ -2,7 +2,7 @@
 //! lies, and which one was refused.
 
 use crate::sync::lock;
-use haypile_store::{Origin, Repeated};
+use haypile_store::{Origin, Repeated, Stop};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,6 +18,8 @@ pub(crate) struct Repeating {
     is_asked: AtomicBool,
     /// The error of the command that was refused: no other one runs.
     refusal: Mutex<Option<String>>,
+    /// The store has stopped a command, which may come again.
+    is_stopped: AtomicBool,
 }
 
 impl Repeating {
@@ -28,7 +30,20 @@ impl Repeating {
             done: AtomicU64::new(origin.offset),
             is_asked: AtomicBool::new(false),
             refusal: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Notes why the store has stopped a command.
+    pub fn note_stop(&self, stop: &Stop) {
+        if matches!(stop, Stop::Failed(_) | Stop::Refused(_)) {
+            self.is_stopped.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the error that was noted says something of the server, and not of the command.
+    pub fn is_refused_by_server(&self, error: &str) -> bool {
+        self.is_stopped.load(Ordering::Acquire) || is_of_server(error)
     }
 
     /// Notes that a command begins which lies between these positions of the session's input. All before it has ended,
@@ -65,7 +80,34 @@ impl Repeating {
         lock(&self.refusal).get_or_insert(error);
     }
 
+    /// Returns the error that was noted.
     pub fn take_refusal(&self) -> Option<String> {
         lock(&self.refusal).take()
+    }
+}
+
+/// The codes of errors that say something of the server, and nothing of the command.
+const OF_SERVER: [&str; 8] =
+    ["READONLY", "LOADING", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS", "CLUSTERDOWN", "BUSY"];
+
+/// Whether an error says that the server takes no command now, and so nothing of the command that it answers.
+fn is_of_server(error: &str) -> bool {
+    let why = error.strip_prefix("EXECABORT Transaction discarded because of: ").unwrap_or(error);
+    let code = why.split(' ').next().unwrap_or_default();
+    OF_SERVER.contains(&code) || why.ends_with("the server is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_server_are_told_from_those_of_a_command() {
+        let full = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
+        assert!(is_of_server(full) && is_of_server("READONLY You can't write against a read only replica."));
+        assert!(is_of_server(&format!("EXECABORT Transaction discarded because of: {full}")));
+        assert!(!is_of_server("WRONGTYPE Operation against a key holding the wrong kind of value"));
+        assert!(!is_of_server("EXECABORT Transaction discarded because of previous errors."));
+        assert!(!is_of_server("ERR unknown command 'x', with args beginning with: "));
     }
 }

@@ -503,6 +503,11 @@ impl Session {
         matches!(self.waiting, Waiting::ForKeys(_))
     }
 
+    /// Whether its command waits for keys or for the exclusion, which others have.
+    pub(crate) fn waits_for_its_turn(&self) -> bool {
+        matches!(self.waiting, Waiting::Here(_))
+    }
+
     /// Whether it is in the middle of a command that takes effect step by step.
     pub fn takes_steps(&self) -> bool {
         matches!(self.waiting, Waiting::Steps(_))

@@ -65,6 +65,8 @@ pub(crate) enum End {
     Error,
     /// The server does not lead its group any more.
     Deposed,
+    /// The server has another master.
+    Follows,
     /// The waiter's client has gone, or is going to.
     Gone,
 }

@@ -24,6 +24,9 @@ const KEYS_AT_ONCE: usize = 1024;
 /// The milliseconds after which a waiter looks again whether commands are still paused.
 const PAUSED_LOOK_MS: u64 = 50;
 
+/// The reply to a client that waits for a key when its server gets another master.
+const FOLLOWS: &str = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
 impl Engine {
     /// Registers a wait that ends at `deadline`, under the locks of its keys.
     #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
@@ -116,6 +119,11 @@ impl WorkerState {
             Some(End::Again) => return self.run_again(engine, session, &waiter, out),
             Some(End::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
             Some(End::Deposed) => Error::text(CLUSTERDOWN).into_reply(),
+            Some(End::Follows) => {
+                // As in Redis, its connection ends, too.
+                session.state.closing = true;
+                Error::text(FOLLOWS).into_reply()
+            }
             // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
             end @ (Some(End::Gone) | None) => {
                 let not_before = if is_paused { in_ms(PAUSED_LOOK_MS) } else { None };

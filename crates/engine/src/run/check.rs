@@ -68,7 +68,8 @@ impl Engine {
 
     /// Has commands that were held look again.
     pub fn wake_held(&self) {
-        (0..self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
+        // The thread that repeats a master's commands has the last place.
+        (0..=self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
     }
 }
 

@@ -205,12 +205,7 @@ impl Engine {
         self.ask_replicas(&store, &self.settings.config());
         store.set_lacks_replicas(self.lacks_replicas());
         store.set_hands_over(self.replication.state().failover.stops_writes);
-        if !store.follows()
-            && !self.is_replica()
-            && let Err(why) = store.forget_origin()
-        {
-            tracing::error!("the data cannot forget the master whose commands they had: {why}");
-        }
+        self.settle_origin(&store);
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();

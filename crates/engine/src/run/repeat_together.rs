@@ -64,6 +64,7 @@ impl WorkerState {
         let run =
             |plain: &Plain<'_>| (plain.run)(&mut txn, Args::with_keys(plain.args, &keys[plain.keys.clone()])).is_ok();
         let has_run = calls.iter().all(run);
+        let has_run = has_run && !engine.is_awaited(&txn);
         let has_run = has_run && conclude(engine, store, &mut txn, None, Keeps::Effects, session.id).is_ok();
         let lookups = txn.lookups();
         self.buffers = txn.end();

@@ -135,6 +135,10 @@ impl<'a> Service<'a> {
     fn serve_one(&mut self, txn: &mut Txn<'_>, waiter: Arc<Waiter>) -> Result<(), Stop> {
         let command = self.engine.table.entry(waiter.command).command;
         let Body::Wait(run) = command.body else { unreachable!("only blocking commands wait for keys") };
+        if txn.repeats() && command.access.writes() {
+            // It came before this server had a master, whose data it must not change.
+            return Ok(());
+        }
         let args = Args::from(waiter.args.as_args());
         self.looked_at += waiter.keys.len();
         if self.looked_at > SERVED_AT_ONCE {

@@ -153,7 +153,12 @@ impl WorkerState {
             Err(Error::Stop(Stop::WouldBlock)) => return Err(Deferral::Load),
             Err(Error::Stop(Stop::Long)) => return Err(Deferral::Long),
             Err(Error::Stop(Stop::NeedsLocks)) => return Err(Deferral::MoreLocks),
-            Err(error @ Error::Stop(_)) => error.into_reply(),
+            Err(Error::Stop(stop)) => {
+                if let Some(repeating) = &session.state.repeating {
+                    repeating.note_stop(&stop);
+                }
+                Error::Stop(stop).into_reply()
+            }
             Err(error) => {
                 engine.counters(self.index).add_lookups(attempted.lookups);
                 error.into_reply()

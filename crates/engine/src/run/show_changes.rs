@@ -97,6 +97,10 @@ impl WorkerState {
 
     /// RESET: everything as it was when the client came, but for what it told about its library.
     pub(crate) fn reset(&mut self, engine: &Engine, session: &mut Session) {
+        if session.state.repeating.is_some() {
+            // A master stays one.
+            return;
+        }
         session.multi = None;
         engine.unwatch(session);
         let fresh = engine.fresh_state();

@@ -233,6 +233,7 @@ impl Work {
                 block.run(Part { engine, txn, session, state, mode, is_exclusive, called, found })
             }
         };
+        let reply = if repeating.is_some() { refused_as_a_whole(reply) } else { reply };
         debug_assert!(txn.is_read_only() || self.writes(&engine.table).0, "Invariant: a read makes no record");
         let keeps = Work::keeps(place);
         let mut service = Service::new(engine, store, place);
@@ -249,6 +250,9 @@ impl Work {
             // Without effect: an error leaves nothing behind.
             Err(error) => Ok(error.into_reply()),
         };
+        if let (Some(repeating), Err(stop)) = (&repeating, &reply) {
+            repeating.note_stop(stop);
+        }
         if keeps != Keeps::DryRun && reply.is_ok() {
             engine.add_lookups(txn.lookups());
             std::mem::take(&mut found.lines).into_iter().for_each(|line| monitor::send(engine, line));
@@ -282,6 +286,15 @@ impl Work {
     /// Returns which part of a run in this place stays when it has come to its end.
     fn keeps(place: Place<'_>) -> Keeps {
         if matches!(place, Place::DryRun) { Keeps::DryRun } else { Keeps::Effects }
+    }
+}
+
+/// Makes of the error that a script has ended with one that leaves nothing of it: a master's command takes effect as
+/// there, or not at all.
+fn refused_as_a_whole(reply: Result<Reply, Error>) -> Result<Reply, Error> {
+    match reply {
+        Ok(Reply::Error(why)) => Err(Error::text(why)),
+        reply => reply,
     }
 }
 
@@ -351,7 +364,7 @@ impl Block {
             };
             let reply = match answer {
                 Err(error @ Error::Stop(_)) => return Err(error),
-                Err(error) if state.repeating.is_some() => return Err(error),
+                answer if state.repeating.is_some() => refused_as_a_whole(answer)?,
                 reply => reply.unwrap_or_else(Error::into_reply),
             };
             called.push(Called::new(&engine.statistics, entry, queued.args.as_args(), &reply, started));

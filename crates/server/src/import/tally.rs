@@ -80,8 +80,6 @@ impl Tally {
     pub fn passed(&self) -> u64 {
         self.imported + self.expired + self.empty + self.kept
     }
-
-    /// Counts a library of functions that cannot be loaded.
     /// Returns what was left out because nothing here can hold it.
     pub fn left_out(&self) -> Option<String> {
         let left_out = [(&self.functions, "libraries of functions"), (&self.modules, "keys of modules")];
@@ -93,6 +91,7 @@ impl Tally {
         (!left_out.is_empty()).then(|| left_out.join(", "))
     }
 
+    /// Counts a library of functions that cannot be loaded.
     pub fn skip_function(&mut self, source: &[u8]) {
         self.functions.add(&library_name(source));
     }

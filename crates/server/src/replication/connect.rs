@@ -39,7 +39,9 @@ pub fn connect<'r>(
     let registered = replication.register(version, remote.handle())?;
     let answer = remote.call(&[b"REPLCONF", request::HELLO.as_bytes()])?;
     if is_of_redis(&answer) {
-        replication.set_upstream_nodes(Vec::new());
+        if !replication.engine.group.is_member() {
+            replication.set_upstream_nodes(Vec::new());
+        }
         return Ok((remote, registered, Other::Redis));
     }
     let hello = match answer {

@@ -31,6 +31,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// The pause after a load of a Redis's data that cannot be held: each costs the master a process of its own.
+const LOAD_PAUSE: Duration = Duration::from_secs(15);
+
 /// The time between looks whether there is something to acknowledge although nothing has come.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -72,13 +75,14 @@ pub fn run(replication: &Replication) {
             && attempt.goes_on()
         {
             let why = error.to_string();
-            // What cannot be taken now will hardly be taken the next moment.
+            // A command that is refused now will hardly be taken the next moment.
             if attempt.was_connected() && error.kind() != ErrorKind::Unsupported {
                 pause = PAUSE_MIN;
             }
             tracing::warn!("the master {}:{}: {why}", master.host, master.port);
             attempt.note(|upstream| upstream.link = Link::Connect(Some(why)));
-            replication.wait_for_change(version, pause);
+            let after_load = psync.take_failed_load().then_some(LOAD_PAUSE);
+            replication.wait_for_change(version, after_load.unwrap_or(pause));
             pause = (2 * pause).min(PAUSE_MAX);
         }
         replication.tidy();

@@ -99,6 +99,12 @@ impl Txn<'_> {
             return Ok(Committed { index: None, gate: self.gate.get() });
         }
         let store = self.store;
+        // Invariant: while the store repeats another server's commands, no other transaction commits, whenever it was
+        // admitted.
+        if self.repeated.is_none() && store.role.repeats() {
+            self.overlay.body().truncate(rows_bytes);
+            return Err(Stop::Refused(Refusal::Follows));
+        }
         let proposal = match store.propose(body, self.call.now_ms, self.call.mode) {
             Ok(proposal) => proposal,
             Err(stop) => {

@@ -3,6 +3,7 @@
 use crate::run::engine::Engine;
 use crate::sync::lock;
 use haypile_commands::host::Reload;
+use haypile_store::Store;
 
 impl Engine {
     /// Has the data follow a master, if they do not yet. Blocks for as long as it takes.
@@ -25,6 +26,27 @@ impl Engine {
     pub fn adopt_copy(&self, put: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
         let _data = lock(&self.replication.data);
         self.open_again(Reload::Log, true, put)
+    }
+
+    /// Sees to it that a store which leads, and is not in place yet, takes no client's write while it has an origin: it
+    /// forgets that, or repeats a master's commands until `lead` is called.
+    pub(crate) fn settle_origin(&self, store: &Store) {
+        if store.follows() {
+            return;
+        }
+        let has_none = match self.is_replica() {
+            true => store.origin().map(|origin| origin.is_none()),
+            false => store.forget_origin().map(|()| true),
+        };
+        if has_none != Ok(true) {
+            has_none.err().into_iter().for_each(|why| tracing::warn!("the data have a master's origin still: {why}"));
+            store.begin_to_repeat();
+        }
+    }
+
+    /// Returns whether the data take the commands of a master that is no Haypile.
+    pub(crate) fn repeats(&self) -> bool {
+        self.store().is_some_and(|store| store.repeats() && !store.is_about_to_follow())
     }
 
     /// Has the data take the commands of a master that is no Haypile, and nobody else's writes, if they do not yet.

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// The time between looks whether the commands are wanted still, while one waits.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a command's turn is waited for where the engine ends.
+const END_WAIT: Duration = Duration::from_secs(5);
+
 /// The thread's part of the engine, as that of an event loop. A process has one.
 pub struct Repeater {
     worker: Worker,
@@ -68,6 +71,8 @@ pub enum Stopped {
     /// A command was refused, or its block, with this error. It has had no effect, and ends at this offset in the
     /// stream.
     Refused { why: String, through: u64 },
+    /// The server takes no command now, for this reason. The command has had no effect, and may come again.
+    Unable(String),
 }
 
 impl Repeater {
@@ -135,16 +140,21 @@ impl Repeater {
                     std::thread::sleep(time);
                     session.wake();
                 }
-                Next::Wait => self.wait(session, None, &|| true),
+                Next::Wait => self.wait_for_event(session, goes_on)?,
                 Next::Block(time) => self.wait(session, time, goes_on),
                 Next::Close | Next::Abort | Next::HandOver => {
                     let through = repeating.repeated.through();
-                    let refused = |why| Stopped::Refused { why, through };
-                    return Err(repeating.take_refusal().map_or(Stopped::Malformed, refused));
+                    return Err(match repeating.take_refusal() {
+                        Some(why) if repeating.is_refused_by_server(&why) || !self.worker.engine().repeats() => {
+                            Stopped::Unable(why)
+                        }
+                        Some(why) => Stopped::Refused { why, through },
+                        None => Stopped::Malformed,
+                    });
                 }
             }
             // A command that is under way elsewhere is waited for in any case.
-            if !goes_on() && (!session.is_waiting() || matches!(turn.next, Next::Block(_))) {
+            if !goes_on() && (!session.is_waiting() || session.is_paused()) {
                 return Err(Stopped::Unwanted);
             }
         }
@@ -153,6 +163,23 @@ impl Repeater {
     /// Ends the session of a connection that has ended.
     pub fn end(&mut self, mut repetition: Repetition) {
         self.worker.disconnect(&mut repetition.session);
+    }
+
+    /// Waits for the event that a command has to have before it goes on. What others run for it ends in any case; of its
+    /// turn at keys or at the exclusion that is not sure where the engine ends: who has them may be gone.
+    fn wait_for_event(&mut self, session: &mut Session, goes_on: &dyn Fn() -> bool) -> Result<(), Stopped> {
+        let mut ends_since = None;
+        while !session.has_event() {
+            // The master is to hear of this server.
+            let ends = !goes_on() && self.worker.engine().is_closing();
+            if ends && session.waits_for_its_turn() && ends_since.get_or_insert_with(Instant::now).elapsed() > END_WAIT
+            {
+                return Err(Stopped::Unwanted);
+            }
+            self.bell.wait(LOOK);
+            self.take_mail(session);
+        }
+        Ok(())
     }
 
     /// Waits for an event of the session, or until this time has passed.

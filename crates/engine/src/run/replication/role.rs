@@ -1,5 +1,6 @@
 //! REPLICAOF: a server that follows another one, and leads again.
 
+use crate::keys::waiters::End;
 use crate::run::engine::Engine;
 use crate::run::replication::facts::{FailoverStep, Link, Master, Replicator, Upstream};
 use crate::sync::lock;
@@ -45,6 +46,10 @@ impl Engine {
         drop(state);
         self.settings.set_replicaof(master.as_ref().map(|master| (&*master.host, master.port)));
         self.refuse_writes_of_replica();
+        if master.is_some() {
+            // What they wait for is its master's from now on: as in Redis, they are sent away.
+            self.waiters.sessions().into_iter().for_each(|session| _ = self.end_wait(session, End::Follows));
+        }
         if let Some(replicator) = self.replication.replicator.get() {
             replicator.on_master(master);
         }

@@ -26,6 +26,18 @@ const SORTED_BYTES: u64 = 64 * MIB;
 const MEMTABLE_BYTES: u64 = 16 * MIB;
 const BLOCK_CACHE_BYTES: u64 = 16 * MIB;
 
+/// Looks whether a load could take the place of this server's data.
+///
+/// # Errors
+/// It could not.
+pub fn check(config: &Config) -> io::Result<()> {
+    if config.engine == haypile_config::Engine::Memory {
+        let why = "a server with 'engine memory' cannot exchange its data, and so follows no Redis";
+        return Err(Error::new(ErrorKind::Unsupported, why));
+    }
+    datadir::check_exchange(&config.dir).map_err(|why| Error::new(ErrorKind::Unsupported, why))
+}
+
 /// Loads the data that come over a connection, and puts them in the place of this server's; returns the bytes that have
 /// come behind them. `read` has come already.
 ///
@@ -34,11 +46,6 @@ const BLOCK_CACHE_BYTES: u64 = 16 * MIB;
 pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: &Origin) -> io::Result<Vec<u8>> {
     let engine = &*attempt.replication.engine;
     let config = engine.settings.config();
-    if config.engine == haypile_config::Engine::Memory {
-        let why = "a server with 'engine memory' cannot exchange its data, and so follows no Redis";
-        return Err(Error::new(ErrorKind::Unsupported, why));
-    }
-    datadir::check_exchange(&config.dir).map_err(Error::other)?;
     let since = Instant::now();
     tracing::info!("the data of the master come as a whole, of byte {} of its stream", origin.offset);
     attempt.note(|upstream| upstream.link = Link::Copy { done: 0, total: 0 });
@@ -50,17 +57,29 @@ pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: &Origi
             let goes_on = || attempt.goes_on();
             let payload = Payload::begin(socket, read, &done, attempt.replication.timeout(), &goes_on)?;
             let total = payload.length().unwrap_or(0);
+            let (free, keep_free) = store_of(engine)?.disk_room();
+            if free.is_some_and(|free| free < keep_free.saturating_add(total)) {
+                let why = format!("the disk has no room for data of {total} bytes");
+                return Err(Error::new(ErrorKind::StorageFull, why));
+            }
             attempt.note(|upstream| upstream.link = Link::Copy { done: 0, total });
             load(&config, payload, origin)
         });
         let loaded = loads.join();
         has_ended.store(true, Ordering::Release);
         loaded.unwrap_or_else(|_| Err(Error::other("the thread that loads has panicked")))
-    })?;
-    adopt(attempt, &config.dir)?;
+    });
+    let adopted = behind.and_then(|behind| adopt(attempt, &config.dir).map(|()| behind));
+    let behind = adopted.inspect_err(|_| discard(&config.dir))?;
     let (bytes, seconds) = (done.into_inner(), since.elapsed().as_secs_f64());
     tracing::info!("the data of the master are in place after {seconds:.1} s: {bytes} bytes");
     Ok(behind)
+}
+
+/// Removes what was loaded and is not taken, unless it is marked as the data.
+fn discard(dir: &Path) {
+    let removed = datadir::remove_incoming(dir);
+    removed.unwrap_or_else(|why| tracing::warn!("{}: {why}", datadir::incoming_dir(dir).display()));
 }
 
 /// Has the master and INFO hear that the load goes on.
@@ -78,7 +97,7 @@ fn keep_alive(attempt: &Attempt<'_>, socket: &Socket, done: &AtomicU64, has_ende
             }
         });
         if said.elapsed() >= ACKNOWLEDGE {
-            // Who reads finds out if it fails.
+            // The thread that reads finds out if it fails.
             let _ = socket.write_all(b"\n");
             said = Instant::now();
         }

@@ -19,6 +19,7 @@ use handshake::Answer;
 pub use handshake::is_of_redis;
 use haypile_engine::{Engine, Link, Repeater, Repetition, Stopped};
 use haypile_store::{Origin, Store};
+use std::cell::Cell;
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub struct Psync {
     repeater: Option<Repeater>,
     /// Further than the row of the origin, by commands that have changed nothing: in the store of this version.
     newest: Option<(u64, Origin)>,
+    /// The last load has failed because its data cannot be held here.
+    failed_load: bool,
 }
 
 impl Psync {
@@ -54,6 +57,7 @@ impl Psync {
     pub fn follow(&mut self, attempt: &Attempt<'_>, mut remote: Remote, _registered: Registered<'_>) -> io::Result<()> {
         let engine = &attempt.replication.engine;
         let origin = self.origin(engine)?;
+        load::check(&engine.settings.config())?;
         let answer = handshake::ask(attempt, &mut remote, origin.as_ref())?;
         let (socket, read) = remote.into_parts();
         let (origin, read) = match answer {
@@ -65,7 +69,11 @@ impl Psync {
             Answer::Load { origin } => {
                 // What is there now goes with the load: it is no part of that stream.
                 self.newest = None;
-                let read = load::run(attempt, &socket, read, &origin)?;
+                let loaded = load::run(attempt, &socket, read, &origin);
+                let cannot_be_held =
+                    |error: &Error| matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::StorageFull);
+                self.failed_load = loaded.as_ref().is_err_and(cannot_be_held);
+                let read = loaded?;
                 engine.repeat_commands().map_err(Error::other)?;
                 (origin, read)
             }
@@ -74,9 +82,13 @@ impl Psync {
         let repeater = self.repeater.get_or_insert_with(|| Repeater::new(engine.clone()));
         let mut commands = Commands::new(attempt, repeater, socket, read, origin);
         let ended = commands.run();
-        let origin = commands.end();
-        self.newest = Some((engine.store_version(), origin));
+        self.newest = Some((commands.version, commands.end()));
         ended
+    }
+
+    /// Returns whether a load has failed since the last time.
+    pub fn take_failed_load(&mut self) -> bool {
+        std::mem::take(&mut self.failed_load)
     }
 
     /// Returns how far in a master's stream the data are, if they come from one.
@@ -98,14 +110,18 @@ struct Commands<'a> {
     /// The session; there is none while a command waits for room.
     repetition: Option<Repetition>,
     socket: Socket,
-    /// All through which commands have ended.
+    /// The position through which all commands have ended.
     origin: Origin,
     /// Bytes of the stream from the origin on.
     bytes: Vec<u8>,
     /// Bytes of these that the session has.
     taken: usize,
+    /// Bytes that are received at once.
+    piece: Box<[u8]>,
     heard: Instant,
-    acknowledged: Instant,
+    acknowledged: Cell<Instant>,
+    /// The version of the store that the commands run on.
+    version: u64,
     /// Whether it was said that a command waits for room.
     is_held: bool,
 }
@@ -127,8 +143,10 @@ impl<'a> Commands<'a> {
             origin,
             bytes: read,
             taken: 0,
+            piece: vec![0; RECEIVE_BYTES].into(),
             heard: now,
-            acknowledged: now,
+            acknowledged: Cell::new(now),
+            version: attempt.replication.engine.store_version(),
             is_held: false,
         }
     }
@@ -139,9 +157,12 @@ impl<'a> Commands<'a> {
         self.attempt.note(|upstream| upstream.link = Link::Connected);
         let timeout = self.attempt.replication.timeout();
         while self.attempt.goes_on() {
+            if self.attempt.replication.engine.store_version() != self.version {
+                return Err(Error::other("the data were opened again"));
+            }
             self.repeat()?;
             let is_asked = self.repetition.as_ref().is_some_and(Repetition::take_question);
-            if is_asked || self.acknowledged.elapsed() >= ACKNOWLEDGE {
+            if is_asked || self.acknowledged.get().elapsed() >= ACKNOWLEDGE {
                 self.acknowledge()?;
             }
             self.tell();
@@ -165,8 +186,17 @@ impl<'a> Commands<'a> {
 
     /// Runs all commands that have come as a whole.
     fn repeat(&mut self) -> io::Result<()> {
-        let Commands { attempt, repeater, socket, origin, .. } = self;
-        let goes_on = || attempt.goes_on();
+        let Commands { attempt, repeater, socket, origin, acknowledged, .. } = self;
+        let offset = origin.offset;
+        let goes_on = || {
+            // A command may wait for longer than the master bears silence.
+            if acknowledged.get().elapsed() >= ACKNOWLEDGE {
+                acknowledged.set(Instant::now());
+                // Who receives finds out if it fails.
+                let _ = say(socket, offset);
+            }
+            attempt.goes_on()
+        };
         let repetition = self.repetition.get_or_insert_with(|| {
             let handle = socket.clone();
             repeater.begin(origin, peer_of(socket.tcp()), move || handle.shutdown())
@@ -203,34 +233,27 @@ impl<'a> Commands<'a> {
             self.repeater.end(repetition);
         }
         self.taken = 0;
-        let words = request::first_words(&self.bytes);
         let engine = &self.attempt.replication.engine;
         match why {
             Stopped::Unwanted => Ok(()),
             Stopped::Malformed => Err(invalid("it has sent what is no command")),
-            Stopped::Refused { why, .. } if engine.store().is_some_and(|store| store.refuses_writes()) => {
+            Stopped::Unable(why) if engine.store().is_some_and(|store| store.refuses_writes()) => {
                 if !std::mem::replace(&mut self.is_held, true) {
                     tracing::warn!("a command of the master has to wait: {why}");
                     self.attempt.note(|upstream| upstream.held = Some(why));
                 }
                 Ok(())
             }
+            Stopped::Unable(_) if !self.attempt.goes_on() => Ok(()),
+            Stopped::Unable(why) => Err(Error::other(format!("its commands cannot be taken now: {why}"))),
             Stopped::Refused { why, through } => {
+                let words = request::first_words(&self.bytes);
                 let what = format!("what comes behind byte {} of its stream ({words})", self.origin.offset);
                 if !engine.settings.config().replication.skips_refused {
                     let why = format!("{what} was refused, and nothing behind it has run: {why}");
                     return Err(Error::new(ErrorKind::Unsupported, why));
                 }
-                let skipped: Vec<u8> = self.bytes.drain(..(through - self.origin.offset) as usize).collect();
-                self.origin.offset = through;
-                if let Some(database) = request::last_selected(&skipped) {
-                    let databases = engine.settings.config().databases;
-                    if database >= databases {
-                        let why = format!("{what} selects database {database}, and there are {databases}");
-                        return Err(Error::new(ErrorKind::Unsupported, why));
-                    }
-                    self.origin.database = database;
-                }
+                self.skip(through)?;
                 tracing::warn!("left out of the master's commands: {what}, which was refused: {why}");
                 self.attempt.note(|upstream| upstream.skipped += 1);
                 Ok(())
@@ -238,17 +261,26 @@ impl<'a> Commands<'a> {
         }
     }
 
+    /// Goes on behind what was refused, in the database that it has selected.
+    fn skip(&mut self, through: u64) -> io::Result<()> {
+        let databases = self.attempt.replication.engine.settings.config().databases;
+        let skipped = (through - self.origin.offset) as usize;
+        let database = request::last_selected(&self.bytes[..skipped]).unwrap_or(self.origin.database);
+        if database >= databases {
+            let why = format!("its stream selects database {database}, and there are {databases}");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        self.bytes.drain(..skipped);
+        (self.origin.offset, self.origin.database) = (through, database);
+        Ok(())
+    }
+
     /// Receives more bytes; false if none have come for a moment.
     fn receive(&mut self) -> io::Result<bool> {
-        let have = self.bytes.len();
-        // The master's claim is believed as far as bytes have come for it.
-        let lacks = self.repetition.as_ref().map_or(0, Repetition::needed_bytes).min(have);
-        self.bytes.resize(have + RECEIVE_BYTES.max(lacks), 0);
-        let read = self.socket.read(&mut self.bytes[have..]);
-        self.bytes.truncate(have + *read.as_ref().unwrap_or(&0));
-        match read {
+        match self.socket.read(&mut self.piece) {
             Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
-            Ok(_) => {
+            Ok(read) => {
+                self.bytes.extend_from_slice(&self.piece[..read]);
                 self.heard = Instant::now();
                 Ok(true)
             }
@@ -259,14 +291,8 @@ impl<'a> Commands<'a> {
 
     /// Says to the master how far its commands have taken effect.
     fn acknowledge(&mut self) -> io::Result<()> {
-        let offset = self.origin.offset.to_string();
-        let mut words = Vec::new();
-        haypile_resp::write::array_len(&mut words, 3);
-        for word in [&b"REPLCONF"[..], b"ACK", offset.as_bytes()] {
-            haypile_resp::write::bulk(&mut words, word);
-        }
-        self.acknowledged = Instant::now();
-        self.socket.write_all(&words)
+        self.acknowledged.set(Instant::now());
+        say(&self.socket, self.origin.offset)
     }
 
     /// Has INFO tell how far it is.
@@ -279,6 +305,16 @@ impl<'a> Commands<'a> {
             }
         });
     }
+}
+
+/// Says to a master how far its commands have taken effect.
+fn say(socket: &Socket, offset: u64) -> io::Result<()> {
+    let (offset, mut words) = (offset.to_string(), Vec::new());
+    haypile_resp::write::array_len(&mut words, 3);
+    for word in [&b"REPLCONF"[..], b"ACK", offset.as_bytes()] {
+        haypile_resp::write::bulk(&mut words, word);
+    }
+    socket.write_all(&words)
 }
 
 /// Returns whether a read has ended because nothing has come in time.

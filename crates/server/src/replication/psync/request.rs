@@ -6,9 +6,18 @@ use haypile_resp::{Limits, Parser};
 const SHOWN_WORDS: usize = 6;
 const WORD_BYTES: usize = 40;
 
+/// The limits of a master's commands, which has taken them from its clients.
+const LIMITS: Limits = Limits {
+    bulk_bytes_max: u64::MAX,
+    multibulk_len_max: u32::MAX,
+    inline_bytes_max: 64 << 10,
+    request_bytes_max: u32::MAX,
+    authenticated: true,
+};
+
 /// Calls `take` with the words of each command that the bytes hold as a whole, until it returns false.
 fn each(bytes: &[u8], mut take: impl FnMut(Vec<&[u8]>) -> bool) {
-    let (mut parser, mut ranges, mut at) = (Parser::new(Limits::default()), Vec::new(), 0);
+    let (mut parser, mut ranges, mut at) = (Parser::new(LIMITS), Vec::new(), 0);
     while let Ok(Some(request)) = parser.next(&bytes[at..], &mut ranges) {
         if !take(request.args(&bytes[at..], &ranges).iter().collect()) {
             return;
