@@ -1,6 +1,6 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, REPEATS, RESTRICTED, STALE, TRACKS};
+use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -97,9 +97,7 @@ impl WorkerState {
         call: &Planned<'_>,
         out: &mut Vec<u8>,
     ) -> Checked {
-        if session.checks & REPEATS != 0 {
-            begin_repeated(session, call, self.position);
-        }
+        begin_repeated(session, call, self.position);
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
         // Strangers take nothing from the default user, as whom they begin.
@@ -244,7 +242,7 @@ impl WorkerState {
     }
 }
 
-/// Notes that a command of a master begins, and whether the master asks how far its commands have come.
+/// Notes that a command of a master begins, if it is one, and whether the master asks how far its commands have come.
 fn begin_repeated(session: &Session, call: &Planned<'_>, position: Position) {
     let Some(repeating) = &session.state.repeating else { return };
     repeating.begin(position.at, position.through, session.multi.is_some());

@@ -24,7 +24,7 @@ use haypile_commands::table::WaitFn;
 use haypile_commands::{
     self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried,
 };
-use haypile_resp::{self as resp, Bytes, Reply};
+use haypile_resp::{self as resp, Bytes, OwnedArgs, Reply};
 use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::hash;
 use haypile_types::key as types_key;
@@ -203,36 +203,11 @@ impl Work {
         if let Some(visits) = &visits {
             txn.set_locks(visits);
         }
-        let reply = match self {
-            Work::Command(id, args) | Work::Again(id, args, _) => match engine.table.entry(*id) {
-                Entry { command: Command { body: Body::Wait(run), .. }, .. } => {
-                    self.attempt(&mut txn, *run, Args::from(args.as_args())).map(|tried| match tried {
-                        Tried::Got(reply) => reply,
-                        Tried::Nothing(nothing) => {
-                            awaited = Some((*id, args, nothing));
-                            Reply::None
-                        }
-                    })
-                }
-                entry @ Entry { command: Command { body: Body::Script(by), .. }, .. } => {
-                    let (mode, is_exclusive) = (call.mode, matches!(place, Place::Exclusive { .. }));
-                    let (txn, called, found) = (&mut txn, &mut called, &mut found);
-                    let part = Part { engine, txn, session, state, mode, is_exclusive, called, found };
-                    script::run(part, entry, *by, Args::from(args.as_args()))
-                }
-                entry => {
-                    let may_wait = call.mode == Mode::Disk;
-                    let mut host = SessionHost { engine, session, state, txn: Some(&mut txn), may_wait };
-                    let answer = commands::call(&mut host, entry, Args::from(args.as_args()));
-                    answer.and_then(|answer| host.note(answer))
-                }
-            },
-            Work::Block(block) => {
-                let (mode, is_exclusive) = (call.mode, matches!(place, Place::Exclusive { .. }));
-                let (txn, called, found) = (&mut txn, &mut called, &mut found);
-                block.run(Part { engine, txn, session, state, mode, is_exclusive, called, found })
-            }
-        };
+        let (mode, is_exclusive) = (call.mode, matches!(place, Place::Exclusive { .. }));
+        let (called_here, found_here) = (&mut called, &mut found);
+        let part =
+            Part { engine, txn: &mut txn, session, state, mode, is_exclusive, called: called_here, found: found_here };
+        let reply = self.answer(part, &mut awaited);
         let reply = if repeating.is_some() { refused_as_a_whole(reply) } else { reply };
         debug_assert!(txn.is_read_only() || self.writes(&engine.table).0, "Invariant: a read makes no record");
         let keeps = Work::keeps(place);
@@ -263,6 +238,38 @@ impl Work {
         drop(service);
         let (pins, gate, alone) = (txn.take_pins(), engine.gate_at(txn.gate()), found.alone);
         Ran { reply, gate, buffers: txn.finish(), pins, called, waiter, missing, alone }
+    }
+
+    /// Runs the command or the block; `awaited` says what a command waits for that has found nothing.
+    fn answer<'w>(
+        &'w self,
+        part: Part<'_, '_, '_>,
+        awaited: &mut Option<(CommandId, &'w OwnedArgs, Awaited)>,
+    ) -> Result<Reply, Error> {
+        let (id, args) = match self {
+            Work::Command(id, args) | Work::Again(id, args, _) => (*id, args),
+            Work::Block(block) => return block.run(part),
+        };
+        match part.engine.table.entry(id) {
+            Entry { command: Command { body: Body::Wait(run), .. }, .. } => {
+                self.attempt(part.txn, *run, Args::from(args.as_args())).map(|tried| match tried {
+                    Tried::Got(reply) => reply,
+                    Tried::Nothing(nothing) => {
+                        *awaited = Some((id, args, nothing));
+                        Reply::None
+                    }
+                })
+            }
+            entry @ Entry { command: Command { body: Body::Script(by), .. }, .. } => {
+                script::run(part, entry, *by, Args::from(args.as_args()))
+            }
+            entry => {
+                let Part { engine, txn, session, state, mode, .. } = part;
+                let mut host = SessionHost { engine, session, state, txn: Some(txn), may_wait: mode == Mode::Disk };
+                let answer = commands::call(&mut host, entry, Args::from(args.as_args()));
+                answer.and_then(|answer| host.note(answer))
+            }
+        }
     }
 
     /// Tries a command that waits where it finds nothing. One that has waited before leaves no trace then.

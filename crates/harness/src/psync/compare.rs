@@ -1,4 +1,5 @@
-//! What a master and its replica hold: all keys, by the fingerprints that DEBUG has, and the groups of streams.
+//! The comparison of what a master and its replica hold: all keys, by the fingerprints that DEBUG has, and the groups of
+//! streams.
 
 use std::time::{Duration, Instant};
 
@@ -83,8 +84,8 @@ const OF_MEMORY: [&[u8]; 10] = [
 /// The facts of a group that a master does not always tell, but has in its data.
 const UNTOLD: [&[u8]; 2] = [b"entries-read", b"lag"];
 
-/// Returns what an answer says, in its order. Of numbers that a master does not always tell there are times and counts of
-/// deliveries, too: those of entries that a consumer reads again.
+/// Returns what an answer says, in its order. Of numbers that a master does not always tell there are times and counts
+/// of deliveries, too: those of entries that a consumer reads again.
 fn facts(reply: &Reply, loaded: bool) -> Vec<&Reply> {
     if loaded && reply.integer().is_some() {
         return Vec::new();

@@ -43,8 +43,8 @@ const LEFT_OUT: [&str; 26] = [
     "waitaof",
 ];
 
-/// The part of cases in a hundred of which FLUSHDB and SWAPDB are sent: else little would stay. FLUSHALL is not: it ends
-/// loads that are under way.
+/// The part of cases in a hundred of which FLUSHDB and SWAPDB are sent: else little would stay. FLUSHALL is not: it
+/// ends loads that are under way.
 const FLUSHES_PERCENT: u64 = 3;
 
 /// Sends generated commands to the master until it is to end; returns how many.

@@ -69,7 +69,7 @@ pub struct Options {
 enum Disturbance {
     /// The replica is killed, and starts again.
     Kill,
-    /// It stops cleanly, and starts again.
+    /// The replica stops cleanly, and starts again.
     Stop,
     /// The connection ends, for a moment.
     Cut,

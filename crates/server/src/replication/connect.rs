@@ -1,7 +1,6 @@
 //! The first words of a connection to a master, which are commands: see who is there, and whether it can be followed.
 
 use crate::remote::Remote;
-use crate::replication::psync::is_of_redis;
 use crate::replication::state::{Registered, Replication};
 use crate::tls::not_configured;
 use haypile_engine::Master;
@@ -119,4 +118,9 @@ fn bulk(reply: &Reply) -> Option<&[u8]> {
         Reply::Bulk(bytes) => Some(bytes),
         _ => None,
     }
+}
+
+/// Returns whether an error says that the other end is a Redis: that it does not know the option of this server's own.
+fn is_of_redis(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(why) if why.contains("Unrecognized REPLCONF") || why.contains("syntax error"))
 }

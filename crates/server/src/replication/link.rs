@@ -4,8 +4,8 @@
 //! connection breaks, or fetch a copy. Nothing is decided here about histories: the master says how it goes on, and the
 //! store refuses what does not come next.
 
-use crate::check;
 use crate::datadir;
+use crate::replication::attempt::{Attempt, look};
 use crate::replication::connect::{Other, connect};
 use crate::replication::feed::unexpected;
 use crate::replication::fetch::Fetch;
@@ -15,15 +15,13 @@ use crate::replication::tail;
 use crate::replication::wire::{Incoming, Outgoing, show};
 use crate::socket::Socket;
 use haypile_commands::host::ClientType;
-use haypile_config::Config;
-use haypile_engine::{Engine, FollowerLocks, Link, Master, Told, Upstream};
+use haypile_engine::{Engine, FollowerLocks, Link, Told};
 use haypile_log::{History, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::resync::Position;
 use haypile_replication::{Manifest, Request, Sink};
 use haypile_store::{FollowError, KeyEvent, Store, TOGETHER_MAX};
 use std::io::{self, Error, ErrorKind};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -89,43 +87,7 @@ pub fn run(replication: &Replication) {
     }
 }
 
-/// One connection to a master.
-pub struct Attempt<'a> {
-    pub replication: &'a Replication,
-    pub master: &'a Master,
-    version: u64,
-}
-
 impl Attempt<'_> {
-    /// Whether the master is wanted still.
-    pub fn goes_on(&self) -> bool {
-        self.replication.is_wanted(self.version)
-    }
-
-    /// Waits, unless the master changes before.
-    pub fn wait(&self, time: Duration) {
-        self.replication.wait_for_change(self.version, time);
-    }
-
-    /// Returns the port at which a master's other replicas and tools find this server.
-    pub fn announced_port(&self, config: &Config) -> u16 {
-        match config.replication.announce_port {
-            0 if config.tls.replication && config.tls.port > 0 => config.tls.port,
-            0 => config.port,
-            port => port,
-        }
-    }
-
-    fn was_connected(&self) -> bool {
-        self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.link == Link::Connected)
-    }
-
-    /// Notes something about the master, if it is the one that is wanted.
-    pub fn note(&self, note: impl FnOnce(&mut Upstream)) {
-        self.replication.engine.replication.note_upstream(self.master, note);
-        self.replication.engine.look_at_link();
-    }
-
     fn run(&self, psync: &mut Psync) -> io::Result<()> {
         let engine = &*self.replication.engine;
         let (mut remote, registered, other) = connect(self.replication, self.master, self.version)?;
@@ -229,12 +191,6 @@ impl Attempt<'_> {
         );
         Ok(())
     }
-}
-
-/// Looks whether a start would take data that are to be put in place, and to which record it would come: until that is
-/// known, the own data stay where they are.
-pub fn look(incoming: &Path) -> Result<Index, String> {
-    Ok(check::look(incoming)?.last)
 }
 
 /// The records of a connection.

@@ -4,6 +4,7 @@
 //! which may wait, and speaks frames (`haypile_replication::frame`). What either side decides is in that crate; what a
 //! record does is the store's.
 
+mod attempt;
 pub mod connect;
 mod copies;
 mod failover;

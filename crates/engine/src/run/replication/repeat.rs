@@ -1,4 +1,5 @@
-//! The commands of a master that is no Haypile: a session in which they run as a client's do, on a thread that may wait.
+//! The commands of a master that is no Haypile: a session in which they run as a client's do, on a thread that may
+//! wait.
 //!
 //! The session differs from a client's in four things. The store takes its writes, and nobody else's. No deadline has
 //! passed to it, because the master says which keys expire. With each transaction the position in the master's stream
@@ -64,7 +65,7 @@ pub struct Repetition {
 /// The reason why commands do not go on.
 #[derive(Debug)]
 pub enum Stopped {
-    /// They are not wanted any more.
+    /// The master is another one by now, or the server ends.
     Unwanted,
     /// The master has sent what is no command.
     Malformed,
@@ -165,8 +166,8 @@ impl Repeater {
         self.worker.disconnect(&mut repetition.session);
     }
 
-    /// Waits for the event that a command has to have before it goes on. What others run for it ends in any case; of its
-    /// turn at keys or at the exclusion that is not sure where the engine ends: who has them may be gone.
+    /// Waits for the event that a command has to have before it goes on. What others run for it ends in any case; its
+    /// turn at keys or at the exclusion may not come where the engine ends: who has them may be gone.
     fn wait_for_event(&mut self, session: &mut Session, goes_on: &dyn Fn() -> bool) -> Result<(), Stopped> {
         let mut ends_since = None;
         while !session.has_event() {

@@ -2,8 +2,7 @@
 
 use super::invalid;
 use crate::remote::Remote;
-use crate::replication::link::Attempt;
-use haypile_resp::Reply;
+use crate::replication::attempt::Attempt;
 use haypile_store::{Origin, STREAM_BYTES};
 use std::io::{self, Error};
 
@@ -60,11 +59,6 @@ fn parse(line: &[u8]) -> io::Result<Answer> {
 
 fn stream_of(word: &str) -> Option<[u8; STREAM_BYTES]> {
     word.as_bytes().try_into().ok().filter(|_| word.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-}
-
-/// Returns whether an error says that the other end is a Redis: that it does not know the option of this server's own.
-pub fn is_of_redis(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(why) if why.contains("Unrecognized REPLCONF") || why.contains("syntax error"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{ACKNOWLEDGE, LOOK, store_of};
 use crate::datadir::{self, DataDir, sync_dir};
 use crate::import::{Directory, Ended, Progress, Target};
 use crate::process::give_way;
-use crate::replication::link::{Attempt, look};
+use crate::replication::attempt::{Attempt, look};
 use crate::socket::Socket;
 use crate::storage::{self, Budget};
 use haypile_config::Config;

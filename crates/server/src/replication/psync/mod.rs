@@ -11,12 +11,11 @@ mod payload;
 mod request;
 
 use crate::remote::Remote;
-use crate::replication::link::Attempt;
+use crate::replication::attempt::Attempt;
 use crate::replication::state::Registered;
 use crate::socket::Socket;
 use crate::stream::peer_of;
 use handshake::Answer;
-pub use handshake::is_of_redis;
 use haypile_engine::{Engine, Link, Repeater, Repetition, Stopped};
 use haypile_store::{Origin, Store};
 use std::cell::Cell;

@@ -1,0 +1,53 @@
+//! An attempt to follow a master, whichever protocol it speaks: whether it is wanted still, and what INFO tells of it.
+
+use crate::check;
+use crate::replication::state::Replication;
+use haypile_config::Config;
+use haypile_engine::{Link, Master, Upstream};
+use haypile_log::Index;
+use std::path::Path;
+use std::time::Duration;
+
+/// One connection to a master.
+pub struct Attempt<'a> {
+    pub replication: &'a Replication,
+    pub master: &'a Master,
+    pub version: u64,
+}
+
+impl Attempt<'_> {
+    /// Whether the master is wanted still.
+    pub fn goes_on(&self) -> bool {
+        self.replication.is_wanted(self.version)
+    }
+
+    /// Waits, unless the master changes before.
+    pub fn wait(&self, time: Duration) {
+        self.replication.wait_for_change(self.version, time);
+    }
+
+    /// Returns the port at which a master's other replicas and tools find this server.
+    pub fn announced_port(&self, config: &Config) -> u16 {
+        match config.replication.announce_port {
+            0 if config.tls.replication && config.tls.port > 0 => config.tls.port,
+            0 => config.port,
+            port => port,
+        }
+    }
+
+    pub fn was_connected(&self) -> bool {
+        self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.link == Link::Connected)
+    }
+
+    /// Notes something about the master, if it is the one that is wanted.
+    pub fn note(&self, note: impl FnOnce(&mut Upstream)) {
+        self.replication.engine.replication.note_upstream(self.master, note);
+        self.replication.engine.look_at_link();
+    }
+}
+
+/// Looks whether a start would take data that are to be put in place, and to which record it would come: until that is
+/// known, the own data stay where they are.
+pub fn look(incoming: &Path) -> Result<Index, String> {
+    Ok(check::look(incoming)?.last)
+}
