@@ -7,7 +7,6 @@ use process::redis::redis;
 use process::{Client, PATIENCE, Server, TempDir, free_port, request, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 

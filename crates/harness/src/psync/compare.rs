@@ -1,5 +1,5 @@
-//! The comparison of what a master and its replica hold: all keys, by the fingerprints that DEBUG has, and the groups of
-//! streams.
+//! The comparison of what a master and its replica hold: all keys, by the fingerprints that DEBUG has, and the groups
+//! of streams.
 
 use std::time::{Duration, Instant};
 

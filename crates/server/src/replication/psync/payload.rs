@@ -99,7 +99,7 @@ impl<'a> Payload<'a> {
                 Err(error) if !is_pause(&error) => break Err(error),
                 Ok(read) => break Ok(read),
                 Err(_) if !(self.goes_on)() => {
-                    break Err(Error::new(ErrorKind::Other, "the master is another one by now"));
+                    break Err(Error::other("the master is another one by now"));
                 }
                 Err(_) if since.elapsed() > self.timeout => {
                     break Err(Error::new(ErrorKind::TimedOut, "it sends nothing any more"));
