@@ -247,7 +247,7 @@ fn begin_repeated(session: &Session, call: &Planned<'_>, position: Position) {
     let Some(repeating) = &session.state.repeating else { return };
     repeating.begin(position.at, position.through, session.multi.is_some());
     let is_question = call.args.len() > 1 && call.args.get(1).eq_ignore_ascii_case(b"getack");
-    if is_question && call.entry.as_ref().is_ok_and(|entry| entry.full_name == "replconf") {
+    if is_question && call.entry.as_ref().is_ok_and(|entry| entry.command.syscmd) {
         repeating.ask();
     }
 }
