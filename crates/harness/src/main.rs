@@ -409,6 +409,9 @@ struct BenchImport {
 struct BenchReplication {
     #[command(flatten)]
     common: BenchCommon,
+    /// Parts, separated by commas (stream, acknowledged, sync, redis); all if not given.
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<String>,
     /// The number of rounds, whose median counts.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -764,7 +767,9 @@ fn run_bench_replication(arguments: &BenchReplication) -> Result<bool> {
         window: Duration::from_secs(if common.quick { 1 } else { 10 }),
         sync_keys: quick(arguments.sync_keys),
         dir: arguments.dir.clone(),
-        write_to: common.page(),
+        parts: arguments.parts.clone(),
+        // The page has all of them.
+        write_to: common.page().filter(|_| arguments.parts.is_empty()),
     })?;
     Ok(met || common.quick)
 }

@@ -1,11 +1,13 @@
 //! The cost of replication beside redis-server's: a master with a replica and without, what the replica costs, how far
-//! it is behind; replies that wait for a replica; a full resync beside a copy of the same files; promotions.
+//! it is behind; replies that wait for a replica; a full resync beside a copy of the same files; promotions; what it
+//! costs to follow a redis-server.
 //!
 //! CPU time is that of all threads of a process, from before a load until it has been idle, as in `compare`.
 
 mod acknowledged;
 mod full_sync;
 mod pair;
+mod redis;
 mod stream;
 
 use std::path::PathBuf;
@@ -31,7 +33,15 @@ pub struct Options {
     pub sync_keys: u64,
     /// The directory of the data.
     pub dir: PathBuf,
+    /// The parts that are measured: stream, acknowledged, sync, redis; all if there are none.
+    pub parts: Vec<String>,
     pub write_to: Option<PathBuf>,
+}
+
+impl Options {
+    fn measures(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+    }
 }
 
 /// A line of the table.
@@ -48,12 +58,18 @@ impl Row {
     }
 }
 
+/// A part of the measurements.
+type Part = fn(&Options) -> Result<Vec<Row>>;
+
 /// Measures and prints; returns true if all targets are met.
 pub fn run(options: &Options) -> Result<bool> {
     let steal = Steal::now();
-    let mut rows = stream::run(options)?;
-    rows.extend(acknowledged::run(options)?);
-    rows.extend(full_sync::run(options)?);
+    let parts: [(&str, Part); 4] =
+        [("stream", stream::run), ("acknowledged", acknowledged::run), ("sync", full_sync::run), ("redis", redis::run)];
+    let mut rows = Vec::new();
+    for (_, measure) in parts.iter().filter(|(part, _)| options.measures(part)) {
+        rows.extend(measure(options)?);
+    }
     let mut table = String::from("| what | found | at most | |\n|---|---|---|---|\n");
     for row in &rows {
         let at_most = row.at_most.map_or_else(|| "-".to_string(), |at_most| format!("{at_most:.2}"));

@@ -52,6 +52,13 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// Waits until another replica of this master has all.
+    pub fn wait_for(&self, replica: &Server) -> Result<()> {
+        wait_for(&self.master, replica)
+    }
+}
+
 fn start_replica(master: &Server, template: &Template, dir: &Path) -> Result<(Server, Workplace)> {
     let place = Workplace::new("bench-replication", Some(dir))?;
     let of = template.with(&format!("--replicaof 127.0.0.1 {}", master.port()))?;
