@@ -142,6 +142,13 @@ pub fn run(options: &Options) -> Result<bool> {
         counts.join(", "),
         begin.elapsed().as_secs_f64()
     );
+    if result.is_err() && !run.master_answers() {
+        println!(
+            "psync: seed {seed}, round {}: the master itself does not answer any more, which ends the run",
+            rounds - 1
+        );
+        return Ok(true);
+    }
     if let Err(why) = result {
         println!("psync: seed {seed}, round {}: {why:#}", rounds - 1);
         println!("{}\nkept: {}", run.replica_place.log_tail(), run.replica_place.keep().display());
@@ -305,6 +312,12 @@ impl Run {
             self.loads
         );
         Ok(())
+    }
+
+    /// Whether the master answers: generated commands may keep it busy for longer than anybody waits.
+    fn master_answers(&self) -> bool {
+        let ask = || -> Result<bool> { Ok(self.master_client()?.call(&["PING"])?.error().is_none()) };
+        ask().unwrap_or(false)
     }
 
     fn master_client(&self) -> Result<Client> {
