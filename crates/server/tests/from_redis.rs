@@ -10,7 +10,7 @@ use process::{Client, Server, TempDir, wait_until};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Directives of a Redis that tells its replicas at once.
 const AT_ONCE: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
@@ -436,7 +436,7 @@ fn a_block_that_has_come_in_part_comes_again_as_a_whole() {
     let sent = link.send(&["INCR a"]);
     link.wait_for(50 + sent);
     link.send(&["MULTI", "INCR a", "INCR a"]);
-    std::thread::sleep(Duration::from_millis(300));
+    (0..2).for_each(|_| link.wait_for(50 + sent));
     assert_eq!(client.ask("GET a"), "$1\r\n2\r\n");
     drop(link);
     let mut link = master.go_on(50 + sent);

@@ -136,7 +136,7 @@ impl<'a> Service<'a> {
         let command = self.engine.table.entry(waiter.command).command;
         let Body::Wait(run) = command.body else { unreachable!("only blocking commands wait for keys") };
         if txn.repeats() && command.access.writes() {
-            // It came before this server had a master, whose data it must not change.
+            // The client came before this server had a master, whose data it must not change.
             return Ok(());
         }
         let args = Args::from(waiter.args.as_args());

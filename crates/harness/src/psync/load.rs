@@ -60,7 +60,7 @@ pub fn write(port: u16, seed: u64, part: u64, ends: &AtomicBool) -> Result<u64> 
                 if ends.load(Ordering::Acquire) {
                     break 'case;
                 }
-                // Who waits too long, or is thrown out, begins again.
+                // A connection that waits too long, or is thrown out, begins again.
                 if client.call(command).is_err() {
                     client = Client::connect(port, SILENCE)?;
                 }

@@ -122,7 +122,7 @@ fn into_directory(
     // less to compact.
     store.set_flush_bounds(config.flush_log_bytes.max(budget.memtable), config.disk_free_bytes_min);
     let told = format!("the data directory {}", config.dir.display());
-    // What it had from a Redis is mixed with the file's from here on.
+    // Data that came from a Redis are mixed with the file's from here on.
     store.forget_origin()?;
     let load = store.load(&config.dir, budget.memtables().min(LOAD_BYTES_MAX) as usize)?;
     let imported = take(|target| read_file(from, target), Directory::new(&store, load, keep, progress), &told);

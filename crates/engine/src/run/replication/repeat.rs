@@ -80,7 +80,7 @@ impl Repeater {
     /// Takes the thread's place beside the event loops.
     ///
     /// # Panics
-    /// It is taken.
+    /// The place is taken.
     pub fn new(engine: Arc<Engine>) -> Repeater {
         let bell = Arc::<Bell>::default();
         let (index, wake) = (engine.workers(), bell.clone());
@@ -138,7 +138,7 @@ impl Repeater {
                 Next::Read => return Ok(consumed),
                 Next::Yield | Next::Drain => {}
                 Next::Sleep(time) => {
-                    std::thread::sleep(time);
+                    self.wait(session, Some(time), goes_on);
                     session.wake();
                 }
                 Next::Wait => self.wait_for_event(session, goes_on)?,

@@ -47,7 +47,7 @@ impl Engine {
         self.settings.set_replicaof(master.as_ref().map(|master| (&*master.host, master.port)));
         self.refuse_writes_of_replica();
         if master.is_some() {
-            // What they wait for is its master's from now on: as in Redis, they are sent away.
+            // Keys are the master's from now on: as in Redis, clients that wait for some are sent away.
             self.waiters.sessions().into_iter().for_each(|session| _ = self.end_wait(session, End::Follows));
         }
         if let Some(replicator) = self.replication.replicator.get() {

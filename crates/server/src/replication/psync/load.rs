@@ -29,7 +29,7 @@ const BLOCK_CACHE_BYTES: u64 = 16 * MIB;
 /// Looks whether a load could take the place of this server's data.
 ///
 /// # Errors
-/// It could not.
+/// The data could not be exchanged.
 pub fn check(config: &Config) -> io::Result<()> {
     if config.engine == haypile_config::Engine::Memory {
         let why = "a server with 'engine memory' cannot exchange its data, and so follows no Redis";
@@ -51,7 +51,7 @@ pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: &Origi
     attempt.note(|upstream| upstream.link = Link::Copy { done: 0, total: 0 });
     let (done, has_ended) = (AtomicU64::new(0), AtomicBool::new(false));
     let behind = std::thread::scope(|threads| {
-        threads.spawn(|| keep_alive(attempt, socket, &done, &has_ended));
+        let keeper = threads.spawn(|| keep_alive(attempt, socket, &done, &has_ended));
         let loads = threads.spawn(|| {
             give_way();
             let goes_on = || attempt.goes_on();
@@ -67,6 +67,7 @@ pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: &Origi
         });
         let loaded = loads.join();
         has_ended.store(true, Ordering::Release);
+        keeper.thread().unpark();
         loaded.unwrap_or_else(|_| Err(Error::other("the thread that loads has panicked")))
     });
     let adopted = behind.and_then(|behind| adopt(attempt, &config.dir).map(|()| behind));
@@ -86,7 +87,7 @@ fn discard(dir: &Path) {
 fn keep_alive(attempt: &Attempt<'_>, socket: &Socket, done: &AtomicU64, has_ended: &AtomicBool) {
     let mut said = Instant::now();
     while !has_ended.load(Ordering::Acquire) {
-        std::thread::sleep(LOOK);
+        std::thread::park_timeout(LOOK);
         let now = done.load(Ordering::Relaxed);
         attempt.note(|upstream| {
             if let Link::Copy { done, .. } = &mut upstream.link {
@@ -146,7 +147,7 @@ fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: &Origin) -> 
             return Err(Error::new(ErrorKind::InvalidData, format!("its data are wrong {error}")));
         }
         Err(Failure::Sink(Ended::Refused(why))) => {
-            return Err(Error::other(format!("its data cannot be held here: {why}")));
+            return Err(Error::new(ErrorKind::Unsupported, format!("its data cannot be held here: {why}")));
         }
     }
     if let Some(left_out) = target.tally().left_out() {

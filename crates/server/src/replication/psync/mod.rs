@@ -66,7 +66,7 @@ impl Psync {
                 (Origin { stream: stream.unwrap_or(origin.stream), ..origin }, read)
             }
             Answer::Load { origin } => {
-                // What is there now goes with the load: it is no part of that stream.
+                // The data that are here go with the load: they are no part of that stream.
                 self.newest = None;
                 let loaded = load::run(attempt, &socket, read, &origin);
                 let cannot_be_held =
@@ -191,7 +191,7 @@ impl<'a> Commands<'a> {
             // A command may wait for longer than the master bears silence.
             if acknowledged.get().elapsed() >= ACKNOWLEDGE {
                 acknowledged.set(Instant::now());
-                // Who receives finds out if it fails.
+                // The next read finds out if it fails.
                 let _ = say(socket, offset);
             }
             attempt.goes_on()
