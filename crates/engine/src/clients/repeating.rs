@@ -1,9 +1,8 @@
 //! The facts of the session in which the commands of a master run that is no Haypile: where in its stream each command
 //! lies, and which one was refused.
 
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use haypile_store::{Origin, Repeated, Stop};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// See the file's head. Shared by the session and the threads that run its commands.

@@ -13,11 +13,10 @@ use crate::clients::repeating::Repeating;
 use crate::clients::session::{Event, Session, State};
 use crate::run::engine::Engine;
 use crate::run::worker::{Delivery, Next, Worker};
-use crate::sync::lock;
 use haypile_acl::User;
 use haypile_commands::host::ClientType;
 use haypile_store::Origin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time between looks whether the commands are wanted still, while one waits.
@@ -43,14 +42,18 @@ struct Bell {
 }
 
 impl Bell {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.has_rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ring(&self) {
-        *lock(&self.has_rung) = true;
+        *self.lock() = true;
         self.rings.notify_one();
     }
 
     /// Waits until it has rung since the last time, for so long at most.
     fn wait(&self, time: Duration) {
-        let has_rung = lock(&self.has_rung);
+        let has_rung = self.lock();
         let waited = self.rings.wait_timeout_while(has_rung, time, |has_rung| !*has_rung);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
