@@ -6,7 +6,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::list::moving::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
+use crate::list::moving::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side, state_move};
 use crate::list::moving_many::Many;
 use crate::table::{
     Access, Arity, Awaited, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Tried, Use,
@@ -121,7 +121,10 @@ fn moving(txn: &mut Txn, args: Args, from: Side, to: Side, timeout_at: usize) ->
     let timeout_ms = timeout_ms(txn, args, timeout_at)?;
     let keys = [args.key(txn, 1), args.key(txn, 2)];
     Ok(match move_one(txn, keys, from, to)? {
-        Some(element) => Tried::Got(Reply::bulk(element.into_parts())),
+        Some(element) => {
+            state_move(txn, [args.get(1), args.get(2)], from, to);
+            Tried::Got(Reply::bulk(element.into_parts()))
+        }
         None => Tried::Nothing(Awaited::new(1..2, Type::List, timeout_ms, Reply::Null)),
     })
 }

@@ -7,7 +7,8 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Answer, Host};
 use crate::lookup::Entry;
-use crate::table::{Body, Control, Tried};
+use crate::statement;
+use crate::table::{Body, Control};
 use haypile_resp::Reply;
 
 /// Runs one command in the transaction that `host` is part of. A command that waits does not wait here: it answers what
@@ -24,8 +25,22 @@ pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
         Ok(Reply::None)
     })?;
     let answer = match entry.command.body {
-        Body::Txn(run) => host.in_transaction(&mut |txn| run(txn, args)).map(Answer::from),
-        Body::Wait(run) => host.in_transaction(&mut |txn| run(txn, args).map(Tried::at_once)).map(Answer::from),
+        Body::Txn(run) => host
+            .in_transaction(&mut |txn| {
+                let (before, database) = (statement::begin(txn), txn.database());
+                let reply = run(txn, args)?;
+                statement::end(txn, before, database, args);
+                Ok(reply)
+            })
+            .map(Answer::from),
+        Body::Wait(run) => host
+            .in_transaction(&mut |txn| {
+                let before = statement::begin(txn);
+                let tried = run(txn, args)?;
+                statement::end_waiting(txn, before);
+                Ok(tried.at_once())
+            })
+            .map(Answer::from),
         Body::Host(_) | Body::Act(_) => call_host(host, entry, args),
         // EXEC has ended all watching, as in Redis.
         Body::Engine(Control::Unwatch) => Ok(Reply::ok().into()),

@@ -18,6 +18,7 @@ pub mod migration;
 mod names;
 pub mod redact;
 pub mod rights;
+pub mod statement;
 pub mod syntax;
 
 mod bitmap;

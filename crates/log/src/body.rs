@@ -14,6 +14,7 @@ const PATCH: u8 = 3;
 const COUNT: u8 = 4;
 const SPLICE: u8 = 5;
 const TOUCH: u8 = 6;
+const STATEMENT: u8 = 7;
 
 /// The effects of one transaction, encoded. The buffer is reused: `clear` keeps its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,11 @@ impl Body {
     pub fn append(&mut self, other: &Body) {
         self.bytes.extend_from_slice(&other.bytes);
         assert!(u32::try_from(self.bytes.len()).is_ok(), "a body is shorter than 4 GiB");
+    }
+
+    /// Adds effects that were taken from the end of this body.
+    pub fn extend(&mut self, effects: &[u8]) {
+        self.bytes.extend_from_slice(effects);
     }
 
     /// Bytes of memory that the buffer holds, used or not.
@@ -132,6 +138,15 @@ impl Body {
         self.bytes.push(TOUCH);
         self.varint(total(&[key]).into());
         self.parts(&[key]);
+    }
+
+    /// Says in words of the writer's own what the other effects do, for readers of the log. `database` is where it is
+    /// said of; `None` is nowhere.
+    pub fn statement(&mut self, database: Option<u32>, text: &[&[u8]]) {
+        self.bytes.push(STATEMENT);
+        self.varint(database.map_or(0, |database| u64::from(database) + 1));
+        self.varint(total(text).into());
+        self.parts(text);
     }
 
     /// The counter changes by `delta`: fixed at commit and never derived again.
@@ -210,6 +225,10 @@ pub enum Effect<'a> {
     Touch {
         key: &'a [u8],
     },
+    Statement {
+        database: Option<u32>,
+        text: &'a [u8],
+    },
 }
 
 impl<'a> Effect<'a> {
@@ -221,7 +240,7 @@ impl<'a> Effect<'a> {
             | Effect::Patch { key, .. }
             | Effect::Splice { key, .. }
             | Effect::Touch { key } => Some(key),
-            Effect::Count { .. } => None,
+            Effect::Count { .. } | Effect::Statement { .. } => None,
         }
     }
 }
@@ -302,6 +321,10 @@ impl<'a> Effects<'a> {
                 let key_bytes = self.length()?;
                 Ok(Effect::Touch { key: self.take(key_bytes)? })
             }
+            STATEMENT => {
+                let (database, bytes) = (self.length()?.checked_sub(1), self.length()?);
+                Ok(Effect::Statement { database, text: self.take(bytes)? })
+            }
             _ => Err("an unknown kind of effect"),
         }
     }
@@ -376,6 +399,8 @@ mod tests {
         body.count(7, 2, i64::MIN);
         body.count(u32::MAX, 255, i64::MAX);
         body.touch(b"key");
+        body.statement(Some(0), &[b"set ", b"key"]);
+        body.statement(None, &[]);
         let found: Vec<_> = effects(body.bytes()).collect::<Result<_, _>>().unwrap();
         assert_eq!(
             found,
@@ -388,6 +413,8 @@ mod tests {
                 Effect::Count { space: 7, counter: 2, delta: i64::MIN },
                 Effect::Count { space: u32::MAX, counter: 255, delta: i64::MAX },
                 Effect::Touch { key: b"key" },
+                Effect::Statement { database: Some(0), text: b"set key" },
+                Effect::Statement { database: None, text: b"" },
             ]
         );
     }
@@ -403,6 +430,7 @@ mod tests {
         check("a put without lengths", &[PUT], "it is cut off");
         check("a claimed key longer than the body", &[DELETE, 0xff, 0xff, 3, b'a'], "it is cut off");
         check("a touched key cut off", &[TOUCH, 2, b'a'], "it is cut off");
+        check("a statement cut off", &[STATEMENT, 1, 2, b'a'], "it is cut off");
         check("a length of 33 bits", &[DELETE, 0x80, 0x80, 0x80, 0x80, 0x10], "a length above 32 bits");
         check(
             "eleven bytes of number",

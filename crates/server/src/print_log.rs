@@ -69,6 +69,10 @@ fn shown(effect: Effect<'_>) -> String {
             format!(" | splice {} {offset}-{removed}+{} of {len_after}", row(key), bytes.len())
         }
         Effect::Touch { key } => format!(" | touch {}", row(key)),
+        Effect::Statement { database, text } => {
+            let database = database.map_or(String::new(), |database| format!(" in {database}"));
+            format!(" | statement{database} {}", row(text))
+        }
         Effect::Count { space, counter, delta } => format!(" | count {space}/{counter} {delta:+}"),
     }
 }

@@ -72,7 +72,9 @@ pub use tunables::{TUNABLES, Tunables};
 pub use txn::commit::Committed;
 pub use txn::view::View;
 pub use txn::visit::RowPresence;
-pub use txn::{Call, KeyEvent, KeyLocks, Lacking, Lookups, Pins, Presence, Ready, Savepoint, Txn, TxnBuffers};
+pub use txn::{
+    Before, Call, KeyEvent, KeyLocks, Lacking, Lookups, Pins, Presence, Ready, Savepoint, Txn, TxnBuffers, Unstated,
+};
 pub use value::Value;
 
 /// Returns the wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.

@@ -78,6 +78,8 @@ pub struct Store {
     pub(crate) room: OnceLock<Arc<dyn crate::room::Room>>,
     /// Set when the server stops: a command that runs on the I/O pool ends at its next read or write.
     pub(crate) stops_commands: Arc<AtomicBool>,
+    /// Whether records say what they do (`txn::statements`).
+    pub(crate) states: AtomicBool,
     pub(crate) is_closed: AtomicBool,
 }
 

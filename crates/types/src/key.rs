@@ -299,7 +299,7 @@ pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
 #[inline]
 pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let row = txn.use_meta(key)?;
-    let entry = as_readers_see(txn, row)?;
+    let entry = as_readers_see(txn, key, row)?;
     on_lookup(txn, key, entry.is_some());
     Ok(entry)
 }
@@ -307,7 +307,7 @@ pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 /// Returns the key as readers see it, and which version of its meta row that is, as far as it has one. Counts a reader.
 pub fn lookup_version(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<(Entry, Option<Version>)>> {
     let (row, version) = txn.use_meta_version(key)?;
-    let entry = as_readers_see(txn, row)?;
+    let entry = as_readers_see(txn, key, row)?;
     on_lookup(txn, key, entry.is_some());
     Ok(entry.map(|entry| (entry, version)))
 }
@@ -330,14 +330,18 @@ pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 /// Returns the key as readers see it, without counting a reader.
 pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let row = txn.meta(key)?;
-    as_readers_see(txn, row)
+    as_readers_see(txn, key, row)
 }
 
 #[inline]
-fn as_readers_see(txn: &Txn<'_>, row: Option<Value>) -> Result<Option<Entry>> {
+fn as_readers_see(txn: &mut Txn<'_>, key: &Key<'_>, row: Option<Value>) -> Result<Option<Entry>> {
     let Some(row) = row else { return Ok(None) };
     let entry = Entry::parse(row)?;
-    Ok((!entry.header.is_expired(txn.expiry_ms())).then_some(entry))
+    if entry.header.is_expired(txn.expiry_ms()) {
+        txn.on_found_expired(key);
+        return Ok(None);
+    }
+    Ok(Some(entry))
 }
 
 /// Returns the key as writers see it, and counts a reader: for commands that read a key and then write it.
@@ -377,6 +381,7 @@ pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 /// Tells that a key has expired, by its own deadline or with the last of its fields.
 fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
     txn.on_expired();
+    txn.on_found_expired(key);
     if header.deadline_ms.is_some_and(|deadline| txn.expiry_ms() > deadline) {
         txn.on_event(event::EXPIRED, "expired", key);
     } else {

@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::hash::lookup;
 use crate::keys::expire::Time;
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape};
 use haypile_store::{Key, Txn};
@@ -106,6 +107,7 @@ fn set_deadlines(txn: &mut Txn, args: Args, time: Time, command: &'static str) -
     let condition = condition.unwrap_or(Condition::Always);
     let outcomes = hash::set_deadlines(txn, &key, &entry, deadline, condition, fields.iter(args))?;
     tell(txn, &key, &outcomes, "hexpire")?;
+    state_deleted(txn, &key, &outcomes, args, fields);
     Ok(Reply::array(outcomes.into_iter().map(|outcome| {
         Reply::Integer(match outcome {
             After::NoField => -2,
@@ -125,6 +127,24 @@ fn tell(txn: &mut Txn, key: &Key, outcomes: &[After], changed: &'static str) -> 
         txn.on_event(event::HASH, changed, key);
     }
     Ok(())
+}
+
+/// States which fields went because their deadlines were set to a time that has passed. Of other deadlines of fields a
+/// Redis of before 7.4 knows nothing: it is told when they pass.
+fn state_deleted(txn: &mut Txn, key: &Key, outcomes: &[After], args: Args, fields: Named) {
+    statement::state_nothing(txn);
+    let gone = fields.iter(args).zip(outcomes).filter(|(_, outcome)| **outcome == After::Deleted);
+    state_fields_deleted(txn, key, gone.map(|(field, _)| field));
+}
+
+fn state_fields_deleted<'a>(txn: &mut Txn, key: &Key, fields: impl Iterator<Item = &'a [u8]>) {
+    if txn.states() {
+        let fields: Vec<&[u8]> = fields.collect();
+        let words: Vec<&[u8]> = [&b"HDEL"[..], key.name].into_iter().chain(fields.iter().copied()).collect();
+        if !fields.is_empty() {
+            statement::state(txn, &words);
+        }
+    }
 }
 
 fn tell_if_gone(txn: &mut Txn, key: &Key) -> Result<()> {
@@ -288,6 +308,7 @@ fn hpersist(txn: &mut Txn, args: Args) -> Result<Reply> {
     let Some(entry) = entry else { return Ok(absent(fields)) };
     let outcomes = hash::persist(txn, &key, &entry, fields.iter(args))?;
     tell(txn, &key, &outcomes, "hpersist")?;
+    statement::state_nothing(txn);
     Ok(Reply::array(outcomes.into_iter().map(|outcome| {
         Reply::Integer(match outcome {
             After::NoField => -2,
@@ -334,9 +355,11 @@ fn hgetex(txn: &mut Txn, args: Args) -> Result<Reply> {
     if let Some(deadline) = deadline {
         let outcomes = hash::set_deadlines(txn, &key, &entry, deadline, Condition::Always, fields.iter(args))?;
         tell(txn, &key, &outcomes, "hexpire")?;
+        state_deleted(txn, &key, &outcomes, args, fields);
     } else if persists {
         let outcomes = hash::persist(txn, &key, &entry, fields.iter(args))?;
         tell(txn, &key, &outcomes, "hpersist")?;
+        statement::state_nothing(txn);
     }
     Ok(values)
 }
@@ -392,6 +415,7 @@ fn hgetdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     let deleted = hash::delete_in(txn, &key, &entry, fields.iter(args))?;
     if deleted.fields > 0 {
         txn.on_event(event::HASH, "hdel", &key);
+        state_fields_deleted(txn, &key, fields.iter(args));
     }
     if deleted.key {
         txn.on_event(event::GENERIC, "del", &key);
@@ -539,9 +563,14 @@ fn hsetex(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     let pairs = (options.first..args.len()).step_by(2).map(|i| (args.get(i), args.get(i + 1)));
     hash::set_until(txn, &key, entry, pairs, timed)?;
+    if txn.states() && !has_passed {
+        let words: Vec<&[u8]> = [&b"HSET"[..], key.name].into_iter().chain(args.iter_from(options.first)).collect();
+        statement::state(txn, &words);
+    }
     txn.on_event(event::HASH, "hset", &key);
     if has_passed {
         // The fields were there for an instant.
+        state_fields_deleted(txn, &key, names.clone());
         let deleted = hash::delete(txn, &key, names)?;
         txn.on_event(event::HASH, "hdel", &key);
         if deleted.key {

@@ -9,6 +9,7 @@ pub(crate) mod random;
 use crate::args::Args;
 use crate::elements::{self, Page};
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Deprecated, ElementArgs, Flag, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
@@ -451,6 +452,7 @@ fn hincrbyfloat(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let sum = hash::increment_float(txn, &key, args.get(2), delta).map_err(of_value)?;
     txn.on_event(event::HASH, "hincrbyfloat", &key);
+    statement::state(txn, &[b"HSET", key.name, args.get(2), sum.as_bytes()]);
     Ok(Reply::bulk(sum.into_bytes()))
 }
 

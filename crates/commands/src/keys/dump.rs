@@ -3,6 +3,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Category, Command, Flag, Group, Keys, Use};
 use crate::transfer::{self, Broken, Outgoing, Receiver, Refused};
 use haypile_rdb::{Failure, Kind, Measure, Measured, Memory, Payload, Seal, Writer};
@@ -346,6 +347,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
             txn.set_access(&key, access);
         }
         txn.on_event(event::GENERIC, "restore", &key);
+        statement::state_value(txn, &key)?;
         return Ok(Reply::ok());
     }
     // No row of the payload stays, which no key would name.
@@ -353,6 +355,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
     if let Some(before) = &before {
         key::remove(txn, &key, &before.header)?;
         txn.on_event(event::GENERIC, "del", &key);
+        statement::state_deletion(txn, key.name);
     }
     Ok(Reply::ok())
 }

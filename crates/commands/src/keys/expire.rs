@@ -5,6 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -103,10 +104,12 @@ fn set_deadline(txn: &mut Txn, args: Args, time: Time, command: &'static str) ->
         Ok(deadline) if deadline > txn.expiry_ms() => {
             key::set_deadline(txn, &key, &entry, Some(deadline))?;
             txn.on_event(event::GENERIC, "expire", &key);
+            statement::state_deadline(txn, key.name, Some(deadline));
         }
         _ => {
             key::remove(txn, &key, &entry.header)?;
             txn.on_event(event::GENERIC, "del", &key);
+            statement::state_deletion(txn, key.name);
         }
     }
     Ok(Reply::Integer(1))

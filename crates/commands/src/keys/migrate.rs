@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::keys::dump::Dump;
 use crate::keyspec::{Begin, Find, Hidden, KeySpec, Mode};
 use crate::migration::Migration;
+use crate::statement;
 use crate::table::{Access, Arity, Body, Category, Command, Group, Keys, Use};
 use haypile_resp::number;
 use haypile_store::Txn;
@@ -128,6 +129,7 @@ pub fn remove(txn: &mut Txn, name: &[u8]) -> Result<()> {
     let key = txn.key(name);
     if key::delete(txn, &key)? {
         txn.on_event(event::GENERIC, "del", &key);
+        statement::state_deletion(txn, name);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list::{on_pop, on_push, pop_one, pop_some};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn, Value};
@@ -54,6 +55,20 @@ fn rpoplpush(txn: &mut Txn, args: Args) -> Result<Reply> {
     let keys = [args.key(txn, 1), args.key(txn, 2)];
     let element = move_one(txn, keys, Side::Tail, Side::Head)?;
     Ok(element.map_or(Reply::Null, |element| Reply::bulk(element.into_parts())))
+}
+
+/// The command that pops from an end of a list, in a statement.
+pub(super) fn pop_of(side: Side) -> &'static [u8] {
+    match side {
+        Side::Head => b"LPOP",
+        Side::Tail => b"RPOP",
+    }
+}
+
+/// States that one element was moved.
+pub(crate) fn state_move(txn: &mut Txn, [source, destination]: [&[u8]; 2], from: Side, to: Side) {
+    let word = |side| if side == Side::Head { &b"LEFT"[..] } else { b"RIGHT" };
+    statement::state(txn, &[b"LMOVE", source, destination, word(from), word(to)]);
 }
 
 /// LEFT or RIGHT.
@@ -153,6 +168,8 @@ impl Pops {
             let key = args.key(txn, i);
             if let Some(list) = list::edit(txn, &key)? {
                 let elements = pop_some(txn, &key, list, self.side, self.count)?;
+                let count = statement::digits(self.count);
+                statement::state(txn, &[pop_of(self.side), key.name, &count]);
                 return Ok(Some(Reply::Array(vec![Reply::bulk(key.name.to_vec()), elements])));
             }
         }
@@ -170,6 +187,7 @@ pub(crate) fn pop_from_first(
     for i in keys {
         let key = args.key(txn, i);
         if let Some(element) = pop_one(txn, &key, side)? {
+            statement::state(txn, &[pop_of(side), key.name]);
             return Ok(Some(Reply::Array(vec![Reply::bulk(key.name.to_vec()), Reply::bulk(element.into_parts())])));
         }
     }

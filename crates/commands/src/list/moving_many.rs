@@ -2,8 +2,9 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::list::moving::{SOURCE_AND_DESTINATION, side};
+use crate::list::moving::{SOURCE_AND_DESTINATION, pop_of, side};
 use crate::list::{on_pop, on_push};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group};
 use haypile_resp::Reply;
 use haypile_store::{Direction, Key, Txn};
@@ -92,11 +93,13 @@ impl Many {
         }
         if source == destination {
             self.turn(txn, source, list, kept, &block, to)?;
+            statement::state_value(txn, source)?;
             on_pop(txn, source, from, false);
             on_push(txn, source, to);
         } else {
             list::trim(txn, source, list, kept)?;
             push(txn, destination, target, to, &block)?;
+            state_block(txn, source, destination, from, to, &block);
             on_push(txn, destination, to);
             on_pop(txn, source, from, count == length);
         }
@@ -115,6 +118,20 @@ impl Many {
         let all = list::edit(txn, key)?.expect("it has all elements twice");
         Ok(list::trim(txn, key, all, if to == Side::Head { 0..count } else { count..2 * count })?)
     }
+}
+
+/// States that a block was taken from an end of one list and lies at an end of another one.
+fn state_block(txn: &mut Txn, source: &Key, destination: &Key, from: Side, to: Side, block: &[Vec<u8>]) {
+    if !txn.states() {
+        return;
+    }
+    statement::state(txn, &[pop_of(from), source.name, &statement::digits(block.len() as u64)]);
+    let elements = block.iter().map(Vec::as_slice);
+    let words: Vec<&[u8]> = match to {
+        Side::Head => [&b"LPUSH"[..], destination.name].into_iter().chain(elements.rev()).collect(),
+        Side::Tail => [&b"RPUSH"[..], destination.name].into_iter().chain(elements).collect(),
+    };
+    statement::state(txn, &words);
 }
 
 /// Returns the elements of a range, in order.

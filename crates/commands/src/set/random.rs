@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::elements;
 use crate::error::{Error, Result};
 use crate::set::{members, on_removed};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape, number, write};
 use haypile_store::Txn;
@@ -45,6 +46,7 @@ fn spop(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (member, left) = draw::pop(txn, &key, set)?;
     txn.on_event(event::SET, "spop", &key);
     on_removed(txn, &key, left);
+    statement::state(txn, &[b"SREM", key.name, &member]);
     Ok(Reply::bulk(member.into_parts()))
 }
 
@@ -61,11 +63,27 @@ fn spop_many(txn: &mut Txn, args: Args) -> Result<Reply> {
     let reply = if count >= set.count() {
         let all = members(txn, &key, &set, Shape::Set)?;
         key::remove(txn, &key, set.header())?;
+        statement::state_deletion(txn, key.name);
         all
     } else {
-        match draw::pop_sample(txn, &key, &set, count, |member| popped.push(member))? {
-            Some(selected) => long_selected(Shape::Set, count, selected),
-            None => Reply::Elements(popped),
+        let (states, mut stated) = (txn.states(), Vec::new());
+        let selected = draw::pop_sample(txn, &key, &set, count, |member| {
+            popped.push(member);
+            if states {
+                stated.push(member.to_vec());
+            }
+        })?;
+        match selected {
+            Some(selected) => {
+                statement::state_value(txn, &key)?;
+                long_selected(Shape::Set, count, selected)
+            }
+            None => {
+                let members = stated.iter().map(Vec::as_slice);
+                let words: Vec<&[u8]> = [&b"SREM"[..], key.name].into_iter().chain(members).collect();
+                statement::state(txn, &words);
+                Reply::Elements(popped)
+            }
         }
     };
     txn.on_event(event::SET, "spop", &key);

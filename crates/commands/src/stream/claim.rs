@@ -2,9 +2,11 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};
+use crate::statement;
 use crate::stream::group::{long_if, see};
 use crate::stream::id;
 use crate::stream::range::write_entry;
+use crate::stream::stating;
 use crate::table::{Access, Arity, Body, Command, Flag, Group as CommandGroup, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape};
 use haypile_store::{Direction, Txn};
@@ -284,8 +286,10 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
     long_if(txn, claim.ids.len())?;
     let mut edit = Edit::of(group);
     edit.group.state.last = edit.group.state.last.max(claim.last);
+    statement::state_nothing(txn);
     let place = see(txn, &mut edit, &key, args.get(3))?;
     let (mut shown, now_ms) = (Shown::new(claim.only_ids), txn.now_ms());
+    let (mut given, mut released) = (Vec::new(), Vec::new());
     for at in claim.ids.clone() {
         let id = id::strict(args, at, 0)?;
         let held = edit.pending(txn, id)?;
@@ -293,6 +297,7 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
             // An entry that was removed cannot be claimed.
             if let Some(held) = held {
                 edit.release(txn, id, &held)?;
+                released.push(id);
             }
             continue;
         };
@@ -301,14 +306,18 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
             Some(held) if !held.is_idle(now_ms, claim.idle_min_ms) => continue,
             _ => {}
         }
-        take(txn, &mut edit, id, held.as_ref(), place, claim.delivered_ms, claim.deliveries, claim.only_ids)?;
+        let (delivered_ms, count) = (claim.delivered_ms, claim.deliveries);
+        let deliveries = take(txn, &mut edit, id, held.as_ref(), place, delivered_ms, count, claim.only_ids)?;
+        given.push((id, deliveries));
         shown.push(txn, id, &value)?;
     }
+    stating::state_released(txn, &key, edit.group.name, &released);
+    stating::state_given(txn, &key, &edit.group, args.get(3), &given, claim.delivered_ms);
     edit.save(txn, &key)?;
     Ok(Reply::Elements(shown.entries))
 }
 
-/// Gives an entry to who claims it. That is a delivery, unless only its id is asked for.
+/// Gives an entry to who claims it. That is a delivery, unless only its id is asked for. Returns the deliveries.
 #[allow(clippy::too_many_arguments, reason = "what a claim says of one entry")]
 fn take(
     txn: &mut Txn,
@@ -319,7 +328,7 @@ fn take(
     delivered_ms: u64,
     deliveries: Option<u64>,
     only_ids: bool,
-) -> Result<()> {
+) -> Result<u64> {
     let usual = match held {
         None => 2 - u64::from(only_ids),
         Some(held) if only_ids => held.deliveries,
@@ -328,7 +337,7 @@ fn take(
     let deliveries = deliveries.unwrap_or(usual);
     edit.give(txn, id, held, to, delivered_ms, deliveries)?;
     edit.on_active(txn, to);
-    Ok(())
+    Ok(deliveries)
 }
 
 const XAUTOCLAIM: Command = Command {
@@ -381,9 +390,11 @@ fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let (stream, group) = existing_group(txn, args)?;
     let mut edit = Edit::of(group);
+    statement::state_nothing(txn);
     let place = see(txn, &mut edit, &key, args.get(3))?;
     let now_ms = txn.now_ms();
     let (mut shown, mut removed) = (Shown::new(only_ids), Vec::new());
+    let (mut given, mut released) = (Vec::new(), Vec::new());
     let (mut attempts, mut next) = (count.saturating_mul(ATTEMPTS), Some(from));
     let mut cursor = StreamId::MIN;
     let mut seen = 0;
@@ -407,6 +418,7 @@ fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {
             attempts -= 1;
             let Some(value) = stream.get(txn, id)? else {
                 edit.release(txn, id, &held)?;
+                released.push(id);
                 removed.push(id::reply(id));
                 count -= 1;
                 continue;
@@ -414,7 +426,8 @@ fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {
             if !held.is_idle(now_ms, idle_min_ms) {
                 continue;
             }
-            take(txn, &mut edit, id, Some(&held), place, now_ms, None, only_ids)?;
+            let deliveries = take(txn, &mut edit, id, Some(&held), place, now_ms, None, only_ids)?;
+            given.push((id, deliveries));
             shown.push(txn, id, &value)?;
             count -= 1;
         }
@@ -423,6 +436,8 @@ fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {
             txn.long()?;
         }
     }
+    stating::state_released(txn, &key, edit.group.name, &released);
+    stating::state_given(txn, &key, &edit.group, args.get(3), &given, now_ms);
     edit.save(txn, &key)?;
     Ok(Reply::array([id::reply(cursor), Reply::Elements(shown.entries), Reply::Array(removed)]))
 }

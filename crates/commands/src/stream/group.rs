@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result, as_text};
 use crate::server::introspect::help;
 use crate::stream::id;
+use crate::stream::stating;
 use crate::table::{Access, Arity, Body, Command, Flag, Group as CommandGroup, Keys, TxnFn, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
@@ -237,6 +238,7 @@ pub(crate) fn see(txn: &mut Txn, edit: &mut Edit, key: &Key, name: &[u8]) -> Res
     let (place, is_new) = edit.see(txn, name)?;
     if is_new {
         txn.on_event(event::STREAM, "xgroup-createconsumer", key);
+        stating::state_consumer(txn, key, &edit.group, name);
     }
     Ok(place)
 }

@@ -3,6 +3,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::stream::id;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
@@ -142,6 +143,7 @@ fn set_bounds(txn: &mut Txn, args: Args) -> Result<Reply> {
     let state = producers.state;
     if producers.set_bounds(txn, duration_s.unwrap_or(state.duration_s), ids_max.unwrap_or(state.ids_max))? {
         producers.save(txn, &key)?;
+        statement::state_nothing(txn);
     }
     Ok(Reply::ok())
 }
@@ -169,6 +171,7 @@ fn record(txn: &mut Txn, args: Args) -> Result<Reply> {
         None => {
             producers.add(txn, producer, name, id)?;
             producers.save(txn, &key)?;
+            statement::state_nothing(txn);
         }
     }
     Ok(Reply::ok())

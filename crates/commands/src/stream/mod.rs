@@ -16,9 +16,11 @@ pub(crate) mod range;
 pub(crate) mod read;
 pub(crate) mod read_group;
 pub(crate) mod removal;
+mod stating;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::stream::id::Wanted;
 use crate::stream::idempotency::Named;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
@@ -26,7 +28,7 @@ use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
 use haypile_types::EncodingLimit;
 use haypile_types::event;
-use haypile_types::stream::{Bound, ENTRY_BYTES_MAX, Nodes, Stream, StreamId, Trim};
+use haypile_types::stream::{Bound, ENTRY_BYTES_MAX, Nodes, Policy, Stream, StreamId, Trim};
 
 pub(crate) const COMMANDS: &[Command] = &[
     XADD,
@@ -91,6 +93,7 @@ fn xadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     {
         producers.state.duplicates += 1;
         producers.save(txn, &key)?;
+        statement::state_nothing(txn);
         return Ok(id::reply(id));
     }
     let id = next_id(wanted, stream.head.last, txn.now_ms())?;
@@ -114,6 +117,13 @@ fn xadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     if !is_new || trimmed > 0 {
         stream.save(txn, &key)?;
+    }
+    match asked.trim {
+        Some(trim) if trimmed > 0 && trim.policy != Policy::default() => statement::state_value(txn, &key)?,
+        _ => {
+            let left = (trimmed > 0).then(|| stream.len());
+            stating::state_added(txn, &key, id, args.iter_from(asked.at), left);
+        }
     }
     Ok(id::reply(id))
 }
@@ -309,6 +319,11 @@ fn xtrim(txn: &mut Txn, args: Args) -> Result<Reply> {
     let removed = trim_and_tell(txn, &key, &mut stream, trim)?;
     if removed > 0 {
         stream.save(txn, &key)?;
+        if trim.policy == Policy::default() {
+            stating::state_trimmed(txn, &key, stream.len());
+        } else {
+            statement::state_value(txn, &key)?;
+        }
     }
     Ok(Reply::Integer(removed as i64))
 }

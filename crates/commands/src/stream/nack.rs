@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::stream::claim::existing_group;
 use crate::stream::group::long_if;
 use crate::stream::id;
+use crate::stream::stating;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -106,7 +107,8 @@ fn nack(txn: &mut Txn, args: Args) -> Result<Reply> {
     let options = Options::parse(args, 4)?;
     let ids = options.ids.map(|at| id::strict(args, at, 0)).collect::<Result<Vec<StreamId>>>()?;
     long_if(txn, ids.len())?;
-    let (mut edit, mut count) = (Edit::of(group), 0);
+    let (mut edit, mut count, name) = (Edit::of(group), 0, args.get(2));
+    let mut handed_back = Vec::new();
     for id in ids {
         let held = edit.pending(txn, id)?;
         if held.is_none() && !(options.force && stream.has(txn, id)?) {
@@ -115,10 +117,13 @@ fn nack(txn: &mut Txn, args: Args) -> Result<Reply> {
         let before = held.as_ref().map_or(0, |held: &Held| held.deliveries);
         let deliveries = options.deliveries.unwrap_or_else(|| mode.deliveries(before));
         edit.hand_back(txn, id, held.as_ref(), deliveries)?;
+        handed_back.push(id);
         count += 1;
     }
     if count > 0 {
         edit.save(txn, &key)?;
+        // Before Redis 8.8 a pending entry has a consumer: this one is claimed anew.
+        stating::state_released(txn, &key, name, &handed_back);
         // Clients that wait to claim have something to claim.
         txn.on_ready(&key);
     }

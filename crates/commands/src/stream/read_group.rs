@@ -13,6 +13,7 @@ use crate::stream::group::see;
 use crate::stream::id;
 use crate::stream::range::write_entry;
 use crate::stream::read::{Reading, Room};
+use crate::stream::stating;
 use crate::table::{
     Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, Hidden, KeySpec, Keys, Mode, Tried, Use,
 };
@@ -110,11 +111,11 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
         let mut entries = Elements::new(Shape::Array);
         let is_served = match after {
             Some(after) => {
-                history(txn, &mut edit, &stream, place, after, reading.limit, &mut entries, &mut room)?;
+                history(txn, &mut edit, &key, &stream, place, after, reading.limit, &mut entries, &mut room)?;
                 true
             }
             None => {
-                let served = next(txn, &mut edit, &stream, place, &reading, &mut entries, &mut room)?;
+                let served = next(txn, &mut edit, &key, &stream, place, &reading, &mut entries, &mut room)?;
                 if let (Some(idle_min_ms), Some(oldest_ms)) = (reading.claim_ms, edit.group.state.oldest_ms) {
                     let ms = claimable_in(idle_min_ms, oldest_ms, txn.now_ms());
                     claimable_in_ms = Some(claimable_in_ms.map_or(ms, |earlier: u64| earlier.min(ms)));
@@ -147,9 +148,11 @@ fn claimable_in(idle_min_ms: u64, oldest_ms: u64, now_ms: u64) -> u64 {
 }
 
 /// Claims entries, if that is asked for, and delivers new ones; returns how many there were.
+#[allow(clippy::too_many_arguments, reason = "the pieces of one read, handed on as they are")]
 fn next(
     txn: &mut Txn,
     edit: &mut Edit,
+    key: &Key,
     stream: &Stream,
     place: Place,
     reading: &Reading,
@@ -158,25 +161,53 @@ fn next(
 ) -> Result<u64> {
     let mut limit = room.limit(reading.limit);
     let how = |limit| Delivery { limit, acknowledged: reading.noack };
+    let (now_ms, states) = (txn.now_ms(), txn.states());
+    let mut given = Vec::new();
     let Some(idle_min_ms) = reading.claim_ms else {
-        return Ok(edit.deliver(txn, stream, place, how(limit), |id, fields| {
+        let delivered = edit.deliver(txn, stream, place, how(limit), |id, fields| {
+            if states {
+                given.push((id, 1));
+            }
             room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)))
-        })?);
+        })?;
+        state_delivered(txn, edit, key, place, &given, reading.noack);
+        return Ok(delivered);
     };
-    let now_ms = txn.now_ms();
     let what = Claimable { idle_min_ms, limit };
     let claimed = edit.claim(txn, stream, place, what, |id, fields, held| {
         let (idle_ms, deliveries) = (held.idle_ms(now_ms), held.deliveries);
+        if states {
+            given.push((id, held.delivered_again()));
+        }
         room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, idle_ms, deliveries)))
     })?;
+    let consumer = edit.consumer(place).name.clone();
+    stating::state_given(txn, key, &edit.group, &consumer, &given, now_ms);
+    given.clear();
     limit -= claimed;
     if limit == 0 {
         return Ok(claimed);
     }
     let delivered = edit.deliver(txn, stream, place, how(limit), |id, fields| {
+        if states {
+            given.push((id, 1));
+        }
         room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, 0, 0)))
     })?;
+    state_delivered(txn, edit, key, place, &given, reading.noack);
     Ok(claimed + delivered)
+}
+
+/// States that new entries were delivered: to a consumer that has to acknowledge them, unless it need not.
+fn state_delivered(txn: &mut Txn, edit: &Edit, key: &Key, place: Place, given: &[stating::Given], noack: bool) {
+    if given.is_empty() {
+        return;
+    }
+    if !noack {
+        let (consumer, now_ms) = (edit.consumer(place).name.clone(), txn.now_ms());
+        stating::state_given(txn, key, &edit.group, &consumer, given, now_ms);
+    }
+    stating::state_read(txn, key, &edit.group);
 }
 
 /// An entry as CLAIM answers it: also the milliseconds since its last delivery, and the number of deliveries, before
@@ -195,6 +226,7 @@ fn write_claimed(out: &mut Vec<u8>, id: StreamId, fields: Fields, idle_ms: u64, 
 fn history(
     txn: &mut Txn,
     edit: &mut Edit,
+    key: &Key,
     stream: &Stream,
     place: Place,
     after: StreamId,
@@ -214,7 +246,7 @@ fn history(
     if ids.len() > ROWS_INLINE_MAX {
         txn.long()?;
     }
-    let now_ms = txn.now_ms();
+    let (now_ms, mut given) = (txn.now_ms(), Vec::new());
     for id in ids {
         if !room.takes_more() {
             break;
@@ -225,6 +257,7 @@ fn history(
                 room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)));
                 if let Some(held) = edit.pending(txn, id)? {
                     edit.give(txn, id, Some(&held), place, now_ms, held.delivered_again())?;
+                    given.push((id, held.delivered_again()));
                 }
             }
             // The entry was removed since: only its id is left.
@@ -240,6 +273,7 @@ fn history(
             txn.long()?;
         }
     }
+    stating::state_given(txn, key, &edit.group, &consumer.name, &given, now_ms);
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::stream::id;
+use crate::stream::stating;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
@@ -112,6 +114,11 @@ fn xdelex(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (ids, before) = (options.parse_ids(args)?, stream.len());
     let outcomes = stream.remove_by(txn, &key, &ids, options.policy)?;
     save_and_tell(txn, &key, &mut stream, before)?;
+    if options.policy == Policy::default() {
+        stating::state_removed(txn, &key, &removed(&ids, &outcomes));
+    } else {
+        statement::state_value(txn, &key)?;
+    }
     Ok(answer(&outcomes))
 }
 
@@ -122,9 +129,21 @@ fn xackdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     let Some(mut stream) = found else { return Ok(options.all_missing()) };
     let Some(group) = ConsumerGroup::find(txn, &stream, args.get(2))? else { return Ok(options.all_missing()) };
     let (ids, before) = (options.parse_ids(args)?, stream.len());
+    let name = group.name;
     let outcomes = stream.acknowledge_and_remove(txn, &key, &group, &ids, options.policy)?;
     save_and_tell(txn, &key, &mut stream, before)?;
+    if options.policy == Policy::default() {
+        stating::state_released(txn, &key, name, &ids);
+        stating::state_removed(txn, &key, &removed(&ids, &outcomes));
+    } else {
+        statement::state_value(txn, &key)?;
+    }
     Ok(answer(&outcomes))
+}
+
+/// Returns the entries that were removed.
+fn removed(ids: &[StreamId], outcomes: &[Outcome]) -> Vec<StreamId> {
+    ids.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Removed).map(|(id, _)| *id).collect()
 }
 
 /// Saves a stream that has lost entries, of which there were so many.

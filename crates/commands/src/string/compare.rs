@@ -5,6 +5,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keyspec::Mode;
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_resp::pieces::PIECE_BYTES;
@@ -79,6 +80,7 @@ fn delex(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     key::remove(txn, &key, &header)?;
     txn.on_event(event::GENERIC, "del", &key);
+    statement::state_deletion(txn, key.name);
     Ok(Reply::Integer(1))
 }
 

@@ -4,6 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -111,5 +112,6 @@ fn incrbyfloat(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let sum = string::increment_float(txn, &key, Extended::parse(args.get(2)))?;
     txn.on_event(event::STRING, "incrbyfloat", &key);
+    statement::state(txn, &[b"SET", key.name, sum.as_bytes(), b"KEEPTTL"]);
     Ok(Reply::bulk(sum.into_bytes()))
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::string::options::{Expiry, time_word};
+use crate::string::options::{Expiry, state_set, time_word};
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
@@ -247,6 +247,7 @@ fn add<N: Number>(txn: &mut Txn, args: Args, options: &Options, by: N) -> Result
         _ => present,
     };
     string::put(txn, &key, header.as_ref(), after.text().as_bytes(), deadline)?;
+    state_set(txn, &key, after.text().as_bytes(), deadline);
     if sets && deadline.is_some_and(|deadline| deadline <= txn.expiry_ms()) {
         if header.is_some() {
             txn.on_event(event::GENERIC, "del", &key);

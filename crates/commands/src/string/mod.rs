@@ -15,8 +15,9 @@ pub(crate) mod substring;
 use crate::args::Args;
 use crate::error::Result;
 use crate::keys::expire::Time;
+use crate::statement;
 use crate::string::compare::Comparison;
-use crate::string::options::{Expiry, Options, deadline};
+use crate::string::options::{Expiry, Options, deadline, state_set};
 use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Mode, Use};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
@@ -131,6 +132,7 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
         let before = key::lookup_overwrite(txn, &key)?;
         string::put(txn, &key, before.as_ref(), value, deadline)?;
         on_set(txn, &key, deadline);
+        state_set(txn, &key, value, deadline);
         return Ok(Reply::ok());
     }
     let entry = if options.get { key::lookup_update(txn, &key)? } else { key::lookup_write(txn, &key)? };
@@ -148,6 +150,7 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
         let after = if options.expiry == Expiry::Keep { kept } else { deadline };
         string::put(txn, &key, before.as_ref(), value, after)?;
         on_set(txn, &key, deadline);
+        state_set(txn, &key, value, after);
     }
     Ok(match options.get {
         false if allowed => Reply::ok(),
@@ -207,6 +210,7 @@ fn set_until(txn: &mut Txn, args: Args, time: Time, command: &'static str) -> Re
     let before = key::lookup_overwrite(txn, &key)?;
     string::put(txn, &key, before.as_ref(), args.get(3), Some(deadline))?;
     on_set(txn, &key, Some(deadline));
+    state_set(txn, &key, args.get(3), Some(deadline));
     Ok(Reply::ok())
 }
 
@@ -289,14 +293,17 @@ fn getex(txn: &mut Txn, args: Args) -> Result<Reply> {
         Expiry::At(time, _) if time.is_absolute() && deadline.is_some_and(|deadline| deadline <= txn.expiry_ms()) => {
             key::remove(txn, &key, &entry.header)?;
             txn.on_event(event::GENERIC, "del", &key);
+            statement::state_deletion(txn, key.name);
         }
         Expiry::At(..) => {
             key::set_deadline(txn, &key, &entry, deadline)?;
+            statement::state_deadline(txn, key.name, deadline);
             txn.on_event(event::GENERIC, "expire", &key);
         }
         Expiry::Persist if entry.header.deadline_ms.is_some() => {
             key::set_deadline(txn, &key, &entry, None)?;
             txn.on_event(event::GENERIC, "persist", &key);
+            statement::state_deadline(txn, key.name, None);
         }
         _ => {}
     }

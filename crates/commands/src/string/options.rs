@@ -3,9 +3,10 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::expire::Time;
+use crate::statement;
 use crate::string::compare::Comparison;
 use haypile_store::{Key, Txn};
-use haypile_types::key::Entry;
+use haypile_types::key::{Entry, Header};
 
 /// When SET sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,20 @@ impl Options {
     /// The deadline that the options ask for, if any.
     pub fn deadline(&self, txn: &Txn, args: Args, command: &'static str) -> Result<Option<u64>> {
         self.expiry.deadline(txn, args, command)
+    }
+}
+
+/// States that a string was set, until a deadline or for ever.
+pub(super) fn state_set(txn: &mut Txn, key: &Key, value: &[u8], deadline_ms: Option<u64>) {
+    if !txn.states() {
+        return;
+    }
+    match deadline_ms {
+        None => statement::state(txn, &[b"SET", key.name, value]),
+        Some(_) if Header::inline(deadline_ms).is_expired(txn.expiry_ms()) => {
+            statement::state_deletion(txn, key.name);
+        }
+        Some(ms) => statement::state(txn, &[b"SET", key.name, value, b"PXAT", &statement::digits(ms)]),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::string::options::{Condition, Expiry, Options};
+use crate::string::options::{Condition, Expiry, Options, state_set};
 use crate::string::{bulk, on_set};
 use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::{Reply, number};
@@ -147,14 +147,20 @@ fn msetex(txn: &mut Txn, args: Args) -> Result<Reply> {
     for i in (2..end).step_by(2) {
         let (key, value) = (args.key(txn, i), args.get(i + 1));
         match options.expiry {
-            Expiry::Unsaid => string::set(txn, &key, value)?,
+            Expiry::Unsaid => {
+                string::set(txn, &key, value)?;
+                state_set(txn, &key, value, None);
+            }
             Expiry::Keep => {
                 let before = key::lookup_write(txn, &key)?.map(|entry| entry.header);
-                string::put(txn, &key, before.as_ref(), value, before.and_then(|before| before.deadline_ms))?;
+                let kept = before.and_then(|before| before.deadline_ms);
+                string::put(txn, &key, before.as_ref(), value, kept)?;
+                state_set(txn, &key, value, kept);
             }
             _ => {
                 let before = key::lookup_overwrite(txn, &key)?;
                 string::put(txn, &key, before.as_ref(), value, deadline)?;
+                state_set(txn, &key, value, deadline);
             }
         }
         // In this order, other than SET.

@@ -3,7 +3,7 @@
 //! whatever a value's size, neither way holds it, but for what the writer keeps.
 
 use crate::error::{Error, Result};
-use haypile_rdb::{Kind, Output, Part, Writer};
+use haypile_rdb::{Kind, Memory, Output, Part, Writer};
 use haypile_store::{Direction, Key, Stop, Taken, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
@@ -37,6 +37,30 @@ pub fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
         Type::Hash => Kind::Hash,
         Type::Stream => stream::kind(txn, key, entry)?,
     })
+}
+
+/// Returns the form of a value as Redis has it since 5.0: without deadlines of fields, and for a stream without what
+/// later versions added.
+pub fn kind_for_old(entry: &Entry) -> Kind {
+    match entry.header.type_of() {
+        Type::String => Kind::String,
+        Type::List => Kind::List,
+        Type::Set => Kind::Set,
+        Type::Zset => Kind::Zset,
+        Type::Hash => Kind::Hash,
+        Type::Stream => Kind::Stream,
+    }
+}
+
+/// Returns a value's payload that any Redis since 5.0 can restore.
+///
+/// # Errors
+/// The value is read from the disk, or takes long.
+pub fn payload_for_old(txn: &mut Txn, key: &Key, entry: Entry) -> Result<Vec<u8>> {
+    let (kind, mut writer) = (kind_for_old(&entry), Writer::new(Memory::new(usize::MAX)));
+    writer.kind(kind).map_err(unwritten)?;
+    write(txn, key, entry, kind, &mut writer)?;
+    Ok(writer.seal())
 }
 
 /// Whether some field that readers see has a deadline.

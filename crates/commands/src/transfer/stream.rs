@@ -144,9 +144,14 @@ fn groups(txn: &mut Txn, stream: &Stream, count: u64) -> Result<Vec<(Vec<u8>, Gr
     if groups.len() as u64 == count { Ok(groups) } else { Err(unwritten(damaged())) }
 }
 
-fn put_group<O: Output>(writer: &mut Writer<O>, name: &[u8], state: &GroupState) -> io::Result<()> {
+/// Returns how many pending entries of a group the form has: all but those without consumer, or all.
+fn pending_in(kind: Kind, state: &GroupState) -> u64 {
+    if kind == Kind::NackedStream { state.pending } else { state.pending.saturating_sub(state.nacked) }
+}
+
+fn put_group<O: Output>(writer: &mut Writer<O>, kind: Kind, name: &[u8], state: &GroupState) -> io::Result<()> {
     let (last, entries_read) = (to_rdb(state.last), Some(state.entries_read.map_or(-1, |read| read as i64)));
-    writer.group(&rdb::Group { name, last, entries_read, pending: state.pending })
+    writer.group(&rdb::Group { name, last, entries_read, pending: pending_in(kind, state) })
 }
 
 fn put_consumer<O: Output>(writer: &mut Writer<O>, name: &[u8], state: &ConsumerState) -> io::Result<()> {
@@ -168,10 +173,13 @@ fn write_groups<O: Output>(
         if pending + consumers > ROWS_INLINE_MAX as u64 {
             txn.long()?;
         }
-        put_group(writer, name, state).map_err(unwritten)?;
+        put_group(writer, kind, name, state).map_err(unwritten)?;
         let group = stream.group(name, *state);
-        let mut walk = Walk::new(pending);
+        let mut walk = Walk::new(pending_in(kind, state));
         group.visit_pending(txn, all(), Direction::Forward, usize::MAX, |id, pending| {
+            if pending.holder.consumer().is_none() && kind != Kind::NackedStream {
+                return ControlFlow::Continue(());
+            }
             walk.each(|| writer.pending(to_rdb(id), pending.delivered_ms, pending.deliveries))
         })?;
         walk.end()?;
@@ -316,8 +324,8 @@ impl Outgoing {
             Next::Entries => self.entry(writer)?,
             Next::Group => {
                 let Some((name, group)) = self.groups.next() else { return self.begin_producers(writer) };
-                put_group(writer, &name, &group)?;
-                Next::Pending { group, missing: group.pending }
+                put_group(writer, self.kind, &name, &group)?;
+                Next::Pending { group, missing: pending_in(self.kind, &group) }
             }
             Next::End => return Ok(false),
             Next::Pending { group, missing: 0 } => {
@@ -327,8 +335,11 @@ impl Outgoing {
             Next::Pending { group, missing } => {
                 let (row, value) = self.views()?.pending.next_row()?.ok_or_else(damaged)?;
                 let (id, pending) = stream::pending_in_row(group.number, &row, &value).ok_or_else(damaged)?;
-                writer.pending(to_rdb(id), pending.delivered_ms, pending.deliveries)?;
-                Next::Pending { group, missing: missing - 1 }
+                let is_left_out = pending.holder.consumer().is_none() && self.kind != Kind::NackedStream;
+                if !is_left_out {
+                    writer.pending(to_rdb(id), pending.delivered_ms, pending.deliveries)?;
+                }
+                Next::Pending { group, missing: missing - u64::from(!is_left_out) }
             }
             Next::Consumer { group, mut consumers } => match consumers.next() {
                 None if self.kind == Kind::NackedStream => {

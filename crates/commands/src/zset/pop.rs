@@ -4,6 +4,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keyspec::{Begin, Find, KeySpec};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Mode, Use};
 use crate::zset::on_removed;
 use crate::zset::range::{Wanted, scored_stream};
@@ -140,6 +141,7 @@ pub(crate) fn pop_from_first(
             reply.extend([Reply::bulk(member.to_vec()), Reply::Double(score)]);
         })?;
         on_removed(txn, &key, end.event(), length == 1);
+        statement::state(txn, &[end.event().as_bytes(), key.name]);
         return Ok(Some(Reply::Array(reply)));
     }
     Ok(None)
@@ -210,6 +212,8 @@ impl Mpop {
             let key = args.key(txn, i);
             if let Some(zset) = Zset::write(txn, &key)? {
                 let members = pop(txn, &key, zset, self.end, self.count, Wanted::NestedScores)?;
+                let count = statement::digits(self.count);
+                statement::state(txn, &[self.end.event().as_bytes(), key.name, &count]);
                 return Ok(Some(Reply::array([Reply::bulk(args.get(i).to_vec()), members])));
             }
         }

@@ -13,6 +13,7 @@ use crate::run::pool::{Job, Task};
 use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::serving::{Place, Service};
 use crate::run::worker::Worker;
+use haypile_commands::statement;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, Txn, TxnBuffers, WritePressure};
 use haypile_types::hash::{self, Lapsed};
 use std::sync::atomic::Ordering;
@@ -194,7 +195,9 @@ fn expire_key(
     let mut txn = store.begin(buffers, call);
     prepare(engine, &mut txn, place, false);
     let mut service = Service::new(engine, store, place);
+    let before = statement::begin(&mut txn);
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
+        statement::end_waiting(&mut txn, before);
         // Whoever watched it after that has seen it as it is from now on.
         match &lapsed {
             Lapsed::Key => txn.on_lapsed(&key, due.deadline_ms),

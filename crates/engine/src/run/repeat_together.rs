@@ -17,7 +17,7 @@ use crate::run::serving::Place;
 use crate::run::short::ARGUMENTS_AT_ONCE;
 use crate::run::worker::WorkerState;
 use haypile_commands::table::TxnFn;
-use haypile_commands::{Access, Args, Body, Entry};
+use haypile_commands::{Access, Args, Body, Entry, statement};
 use haypile_resp as resp;
 use haypile_store::{Call, Key, Mode, Store, WritePressure};
 use smallvec::SmallVec;
@@ -61,8 +61,13 @@ impl WorkerState {
         prepare(engine, &mut txn, Place::Short { locked: true, writes: true }, true);
         txn.repeat(&repeating.repeated);
         repeating.begin(session.input_at, session.input_at + end as u64, false);
-        let run =
-            |plain: &Plain<'_>| (plain.run)(&mut txn, Args::with_keys(plain.args, &keys[plain.keys.clone()])).is_ok();
+        let run = |plain: &Plain<'_>| {
+            let args = Args::with_keys(plain.args, &keys[plain.keys.clone()]);
+            let before = statement::begin(&mut txn);
+            let has_run = (plain.run)(&mut txn, args).is_ok();
+            statement::end(&mut txn, before, database, args);
+            has_run
+        };
         let has_run = calls.iter().all(run);
         let has_run = has_run && !engine.is_awaited(&txn);
         let has_run = has_run && conclude(engine, store, &mut txn, None, Keeps::Effects, session.id).is_ok();

@@ -15,7 +15,7 @@ use crate::keys::waiters::{End, Waiter};
 use crate::run::engine::Engine;
 use haypile_acl::{Fresh, User};
 use haypile_commands::rights::Requested;
-use haypile_commands::{Args, Body, Error, Tried};
+use haypile_commands::{Args, Body, Error, Tried, statement};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::{Ready, Stop, Store, Txn};
@@ -154,8 +154,12 @@ impl<'a> Service<'a> {
         // From here on it is taken back with the others.
         self.served.push((waiter.clone(), Reply::None));
         let before = txn.savepoint();
+        let stating = statement::begin(txn);
         let reply = match self.engine.permit(&waiter, args).and_then(|()| run(txn, args)) {
-            Ok(Tried::Got(reply)) => reply,
+            Ok(Tried::Got(reply)) => {
+                statement::end_waiting(txn, stating);
+                reply
+            }
             Ok(Tried::Nothing(_)) => {
                 txn.rollback(before);
                 self.served.pop();

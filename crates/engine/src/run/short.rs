@@ -14,7 +14,7 @@ use crate::run::serving::Place;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_commands::table::{TxnFn, WaitFn};
-use haypile_commands::{Access, Args, Entry, Error, Flag, Tried};
+use haypile_commands::{Access, Args, Entry, Error, Flag, Tried, statement};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Call, Key, Lookups, Mode, Stop, Store, Txn, WritePressure};
@@ -42,7 +42,11 @@ pub(crate) struct Try(pub WaitFn);
 impl Runs for Once {
     #[inline]
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
+        let (before, database) = (statement::begin(txn), txn.database());
         *reply = (self.0)(txn, args);
+        if reply.is_ok() {
+            statement::end(txn, before, database, args);
+        }
         true
     }
 }
@@ -50,8 +54,12 @@ impl Runs for Once {
 impl Runs for Try {
     #[inline]
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
+        let before = statement::begin(txn);
         match (self.0)(txn, args) {
-            Ok(Tried::Got(got)) => *reply = Ok(got),
+            Ok(Tried::Got(got)) => {
+                statement::end_waiting(txn, before);
+                *reply = Ok(got);
+            }
             Ok(Tried::Nothing(_)) => return false,
             Err(error) => *reply = Err(error),
         }

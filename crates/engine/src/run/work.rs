@@ -22,7 +22,7 @@ use haypile_commands::host::{Act, Answer};
 use haypile_commands::rights::Requested;
 use haypile_commands::table::WaitFn;
 use haypile_commands::{
-    self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried,
+    self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried, statement,
 };
 use haypile_resp::{self as resp, Bytes, OwnedArgs, Reply};
 use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -275,7 +275,9 @@ impl Work {
     /// Tries a command that waits where it finds nothing. One that has waited before leaves no trace then.
     fn attempt(&self, txn: &mut Txn<'_>, run: WaitFn, args: Args<'_>) -> Result<Tried, Error> {
         let before = matches!(self, Work::Again(..)).then(|| txn.savepoint());
+        let stating = statement::begin(txn);
         let tried = run(txn, args)?;
+        statement::end_waiting(txn, stating);
         if let (Tried::Nothing(_), Some(before)) = (&tried, before) {
             txn.rollback(before);
         }

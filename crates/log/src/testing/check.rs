@@ -54,6 +54,7 @@ fn check_body(body: &[u8]) {
                 assert!(offset + removed + tail <= u64::from(u32::MAX), "the row before was no longer than rows are");
                 key.len() + bytes.len()
             }
+            Ok(Effect::Statement { text, .. }) => text.len(),
             Ok(Effect::Count { .. }) | Err(_) => 0,
         };
     }

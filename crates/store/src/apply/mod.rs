@@ -63,7 +63,7 @@ impl Effects for ParsedEffects<'_, '_> {
                 Effect::Splice { key, offset, removed, bytes, len_after } => {
                     (key, Op::Splice { offset, removed, len_after }, bytes)
                 }
-                Effect::Count { .. } | Effect::Touch { .. } => continue,
+                Effect::Count { .. } | Effect::Touch { .. } | Effect::Statement { .. } => continue,
             };
             let before = if op.is_change() { self.below.remove(row).flatten() } else { None };
             apply(Write { row, op, value, before });

@@ -154,7 +154,7 @@ impl Above {
                 }
                 (key, Some(change.apply(before)))
             }
-            Effect::Touch { .. } => return Ok(Ok(())),
+            Effect::Touch { .. } | Effect::Statement { .. } => return Ok(Ok(())),
             Effect::Count { space, counter, delta } => {
                 let counts = self.counts.entry(space).or_default();
                 if let Some(count) = counts.get_mut(usize::from(counter)) {

@@ -40,7 +40,11 @@ impl<'a> Change<'a> {
             Effect::Splice { key, offset, removed, bytes, len_after } => {
                 Some((key, Change::Splice(Splice { offset, removed, bytes, len_after })))
             }
-            Effect::Put { .. } | Effect::Delete { .. } | Effect::Count { .. } | Effect::Touch { .. } => None,
+            Effect::Put { .. }
+            | Effect::Delete { .. }
+            | Effect::Count { .. }
+            | Effect::Touch { .. }
+            | Effect::Statement { .. } => None,
         }
     }
 

@@ -104,6 +104,7 @@ impl Store {
             views_bytes: Arc::default(),
             room: std::sync::OnceLock::new(),
             stops_commands: Arc::default(),
+            states: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             log: opened.log,
             base: base.clone(),

@@ -148,7 +148,11 @@ impl Store {
         let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
         let written = effects.filter_map(|effect| match effect {
             Effect::Put { key, .. } | Effect::Delete { key } => parse_meta_row(key),
-            Effect::Patch { .. } | Effect::Splice { .. } | Effect::Count { .. } | Effect::Touch { .. } => None,
+            Effect::Patch { .. }
+            | Effect::Splice { .. }
+            | Effect::Count { .. }
+            | Effect::Touch { .. }
+            | Effect::Statement { .. } => None,
         });
         written.take(TOGETHER_MAX).for_each(|key| keys.push(key));
         self.memtable.prefetch(&keys, true);
@@ -182,7 +186,7 @@ impl Store {
             let (key, length) = match *effect {
                 Effect::Put { key, value } => (key, value.len()),
                 Effect::Delete { key } => (key, 0),
-                Effect::Count { .. } | Effect::Touch { .. } => continue,
+                Effect::Count { .. } | Effect::Touch { .. } | Effect::Statement { .. } => continue,
                 Effect::Patch { .. } | Effect::Splice { .. } => {
                     let (key, change) = Change::of(effect).expect("both are changes");
                     let before = match lengths.get(key) {

@@ -94,6 +94,9 @@ impl Txn<'_> {
         for &(space, counter, delta) in self.counts.iter().filter(|(_, _, delta)| *delta != 0) {
             self.overlay.body().count(space.0, counter as u8, delta);
         }
+        if self.states {
+            self.overlay.state();
+        }
         let body = self.overlay.body_bytes();
         if body.is_empty() {
             return Ok(Committed { index: None, gate: self.gate.get() });
@@ -258,6 +261,16 @@ impl Store {
         let rows: Vec<_> = facts.iter().map(|(name, value)| (fact_row(name), value)).collect();
         let rows: Vec<(&[u8], Option<&[u8]>)> = rows.iter().map(|(row, value)| (&row[..], value.as_deref())).collect();
         self.put_system_at(&rows, mode)
+    }
+
+    /// Makes a record that says this and does nothing.
+    ///
+    /// # Errors
+    /// The store does not lead, or the log has no room.
+    pub fn put_statement(&self, text: &[u8], mode: Mode) -> Result<Index, Stop> {
+        let mut body = Body::new();
+        body.statement(None, &[text]);
+        self.commit_own(body.bytes(), crate::now_ms(), mode)
     }
 
     /// Writes system rows of the store's own as a record.

@@ -18,11 +18,13 @@ pub(crate) mod own;
 mod reads;
 mod repeat;
 mod scan;
+mod statements;
 pub(crate) mod view;
 pub(crate) mod visit;
 mod visiting;
 mod writes;
 
+pub use statements::{Before, Unstated};
 pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
@@ -199,6 +201,12 @@ pub struct Txn<'s> {
     pub(crate) expiry_ms: u64,
     /// The command of another server that the transaction repeats, if it does.
     pub(crate) repeated: Option<&'s Repeated>,
+    /// Whether the record says what its effects do.
+    pub(crate) states: bool,
+    /// Keys that the transaction has found expired since its last statement.
+    unstated: Vec<Unstated>,
+    /// The command that runs has nothing to say of what it does.
+    is_silent: bool,
     /// The rows that a run in `Mode::Load` has read.
     pins: Option<Box<Pins>>,
     /// The trace that the transaction's lookups of keys leave on their rows.
@@ -272,6 +280,9 @@ impl<'s> Txn<'s> {
             random: call.seed,
             expiry_ms: call.now_ms,
             repeated: None,
+            states: store.states() && matches!(call.mode, Mode::Memory | Mode::Disk),
+            unstated: Vec::new(),
+            is_silent: false,
             pins: (call.mode == Mode::Load).then(|| Box::new(Pins { epoch: store.epoch(), rows: HashMap::new() })),
             touch,
             accesses: None,

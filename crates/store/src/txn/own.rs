@@ -59,6 +59,8 @@ pub struct Own {
 pub struct Overlay {
     main: Body,
     ahead: Body,
+    /// What the record says beside its writes.
+    statements: Body,
     own: Vec<Own>,
     /// The last write of each print, once there are too many writes to look at each.
     last: HashMap<u64, u32, BuildHasherDefault<PrintHasher>>,
@@ -91,7 +93,20 @@ impl Hasher for PrintHasher {
 pub struct OverlayMark {
     main: usize,
     ahead: usize,
+    statements: usize,
     spills: u32,
+}
+
+impl OverlayMark {
+    /// Returns whether rows were written between this state and a later one.
+    pub fn has_written(&self, later: &OverlayMark) -> bool {
+        (self.main, self.ahead, self.spills) != (later.main, later.ahead, later.spills)
+    }
+
+    /// Returns the length of the statements.
+    pub fn statements(&self) -> usize {
+        self.statements
+    }
 }
 
 /// The most writes that are searched one by one.
@@ -369,7 +384,8 @@ impl Overlay {
     }
 
     pub fn mark(&self) -> OverlayMark {
-        OverlayMark { main: self.main.len(), ahead: self.ahead.len(), spills: self.spills }
+        let [main, ahead, statements] = [&self.main, &self.ahead, &self.statements].map(Body::len);
+        OverlayMark { main, ahead, statements, spills: self.spills }
     }
 
     pub fn rollback(&mut self, to: OverlayMark) {
@@ -377,6 +393,7 @@ impl Overlay {
         let ahead_len = if to.spills == self.spills { to.ahead } else { 0 };
         self.main.truncate(to.main);
         self.ahead.truncate(ahead_len);
+        self.statements.truncate(to.statements);
         let writes = self.own.len();
         self.own.retain(|own| (own.placed.key.start as usize) < if own.ahead { ahead_len } else { to.main });
         if self.own.len() < writes {
@@ -410,6 +427,15 @@ impl Overlay {
 
     pub fn body_bytes(&self) -> &[u8] {
         self.main.bytes()
+    }
+
+    pub fn statements(&mut self) -> &mut Body {
+        &mut self.statements
+    }
+
+    /// Adds the statements to the record.
+    pub fn state(&mut self) {
+        self.main.append(&self.statements);
     }
 
     pub fn ahead_body(&self) -> &[u8] {
@@ -467,6 +493,8 @@ impl Overlay {
 
     pub fn clear(&mut self) {
         self.main.clear();
+        self.statements.clear();
+        self.statements.shrink_to(KEPT_BYTES_MAX);
         self.own.clear();
         self.spills = 0;
         if !self.ahead.is_empty()

@@ -48,21 +48,20 @@ impl Packing {
             count: packed.count.into(),
             entries: packed.entries.to_vec(),
         };
-        if header.fields.is_some_and(|fields| txn.expiry_ms() > fields.first_ms)
-            && packing.reclaim(txn.expiry_ms())? > 0
-        {
+        if header.fields.is_some_and(|fields| txn.expiry_ms() > fields.first_ms) && packing.reclaim(txn, key)? > 0 {
             txn.on_event(event::HASH, "hexpired", key);
         }
         Ok(packing)
     }
 
     /// Takes out the fields whose deadlines have passed; returns how many.
-    fn reclaim(&mut self, now_ms: u64) -> Result<u64> {
-        let mut gone = Vec::new();
+    fn reclaim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<u64> {
+        let (now_ms, mut gone) = (txn.expiry_ms(), Vec::new());
         {
             let mut fields = Fields::of(&self.as_packed());
             while let Some(field) = fields.next()? {
                 if !field.stored.is_live(now_ms) {
+                    txn.on_found_expired_field(key, field.name);
                     gone.push(field.place.entry);
                 }
             }

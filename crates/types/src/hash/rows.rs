@@ -95,7 +95,10 @@ impl Rows {
     ) -> Result<bool> {
         let old = before.map(|row| stored_in_row(row)).transpose()?;
         let live = old.filter(|old| old.is_live(txn.expiry_ms()));
-        self.has_expired |= old.is_some() && live.is_none();
+        if old.is_some() && live.is_none() {
+            self.has_expired = true;
+            txn.on_found_expired_field(key, name);
+        }
         let deadline_ms = deadline.after(live.and_then(|live| live.deadline_ms));
         self.head.count += u64::from(old.is_none());
         self.retime(txn, key, name, old.and_then(|old| old.deadline_ms), deadline_ms)?;
@@ -188,6 +191,7 @@ impl Rows {
             let Some(name) = row.get(element::ROW_PREFIX_BYTES + 8 + element::HASH_BYTES..) else {
                 return Err(key::damaged("the index of a hash's deadlines", row));
             };
+            txn.on_found_expired_field(key, name);
             txn.delete_row(&self.row(txn, key, name))?;
             txn.delete_row(row)?;
             self.head.count = element::lowered(txn, self.head.count, 1);

@@ -106,7 +106,10 @@ impl Db {
             bytes += record.body.len();
             rows += haypile_log::effects(record.body)
                 .filter(|effect| {
-                    !matches!(effect.as_ref().expect("the store wrote it"), Effect::Count { .. } | Effect::Touch { .. })
+                    !matches!(
+                        effect.as_ref().expect("the store wrote it"),
+                        Effect::Count { .. } | Effect::Touch { .. } | Effect::Statement { .. }
+                    )
                 })
                 .count();
         }

@@ -1,0 +1,127 @@
+//! Statements: the commands that another server is told, a Redis that follows this one. They have there the effect that
+//! a command has had here, whenever they run: no time from now on, no random choice, no option that is younger than
+//! Redis 7.0, nothing that waits.
+//!
+//! As a rule that is the command itself, and nobody has to do anything for it. A handler whose command is not repeated
+//! so says instead what it has done ([`state`]), or that a Redis has no words for it ([`state_nothing`]). Keys and
+//! fields that a command has found expired are deleted by a statement before its own, because a Redis that follows acts
+//! on no deadline by itself. Whether anybody listens is the store's to know (`Store::begin_to_state`); until somebody
+//! does, all of this is one look at a flag.
+
+use crate::args::Args;
+use crate::error::Result;
+use crate::transfer;
+use haypile_resp::{number, write};
+use haypile_store::{Before, Key, Txn, Unstated};
+use haypile_types::key;
+use smallvec::SmallVec;
+
+/// Begins a command's part of the transaction, if it is to be stated.
+#[inline]
+pub fn begin(txn: &mut Txn<'_>) -> Option<Before> {
+    if txn.states() { Some(txn.begin_statement()) } else { None }
+}
+
+/// States what a command has done, in its own words if it has not found others.
+#[inline]
+pub fn end(txn: &mut Txn<'_>, before: Option<Before>, database: u32, args: Args<'_>) {
+    if let Some(before) = before {
+        state_command(txn, &before, database, args);
+    }
+}
+
+/// States what a command that may have waited has done: it has found words itself, because nothing that waits is said.
+#[inline]
+pub fn end_waiting(txn: &mut Txn<'_>, before: Option<Before>) {
+    if let Some(before) = before {
+        state_expired(txn, &before);
+    }
+}
+
+#[cold]
+fn state_command(txn: &mut Txn<'_>, before: &Before, database: u32, args: Args<'_>) {
+    if txn.lacks_statement(before) {
+        let mut text = Vec::new();
+        write::array_len(&mut text, args.len());
+        args.iter_from(0).for_each(|arg| write::bulk(&mut text, arg));
+        txn.state_in(database, &[&text]);
+    }
+    state_expired(txn, before);
+}
+
+/// States that the keys and fields that were found expired are gone, before what the command says itself.
+fn state_expired(txn: &mut Txn<'_>, before: &Before) {
+    let expired = txn.take_unstated(before);
+    if expired.is_empty() {
+        return;
+    }
+    txn.state_before(before, |txn| {
+        for Unstated { database, name, field } in &expired {
+            match field {
+                None => state_in(txn, *database, &[b"DEL", name]),
+                Some(field) => state_in(txn, *database, &[b"HDEL", name, field]),
+            }
+        }
+    });
+}
+
+/// States a command instead of the one that runs, if somebody listens.
+#[inline]
+pub(crate) fn state(txn: &mut Txn<'_>, words: &[&[u8]]) {
+    if txn.states() {
+        state_in(txn, txn.database(), words);
+    }
+}
+
+#[cold]
+fn state_in(txn: &mut Txn<'_>, database: u32, words: &[&[u8]]) {
+    let mut text = Vec::new();
+    write::array_len(&mut text, words.len());
+    words.iter().for_each(|word| write::bulk(&mut text, word));
+    txn.state_in(database, &[&text]);
+}
+
+/// States nothing of the command that runs: a Redis has no words for what it does.
+#[inline]
+pub(crate) fn state_nothing(txn: &mut Txn<'_>) {
+    if txn.states() {
+        txn.state_nothing();
+    }
+}
+
+/// States that a key has gone.
+#[inline]
+pub fn state_deletion(txn: &mut Txn<'_>, name: &[u8]) {
+    state(txn, &[b"DEL", name]);
+}
+
+/// States the deadline of a key, or that it has none any more.
+#[inline]
+pub(crate) fn state_deadline(txn: &mut Txn<'_>, name: &[u8], deadline_ms: Option<u64>) {
+    match deadline_ms {
+        Some(ms) => state(txn, &[b"PEXPIREAT", name, &digits(ms)]),
+        None => state(txn, &[b"PERSIST", name]),
+    }
+}
+
+/// Returns the digits of a number in a statement.
+pub(crate) fn digits(number: u64) -> SmallVec<[u8; 24]> {
+    let mut digits = Vec::new();
+    number::write_u64(&mut digits, number);
+    SmallVec::from_vec(digits)
+}
+
+/// States a whole value, whatever the command that runs has done to it.
+pub(crate) fn state_value(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+    if !txn.states() {
+        return Ok(());
+    }
+    let Some(entry) = key::peek(txn, key)? else {
+        state_deletion(txn, key.name);
+        return Ok(());
+    };
+    let deadline = digits(entry.header.deadline_ms.unwrap_or(0));
+    let payload = transfer::payload_for_old(txn, key, entry)?;
+    state(txn, &[b"RESTORE", key.name, &deadline, &payload, b"REPLACE", b"ABSTTL"]);
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Statements: what a transaction does, in words of its caller's, in the record beside the effects. They change nothing;
+//! whoever reads the log can hand them to a server that knows no rows.
+//!
+//! A store states while somebody wants to hear it (`Store::begin_to_state`). The words are the caller's business; a
+//! transaction keeps them in order, takes them back with a rollback, and says what words alone do not: which keys it has
+//! found expired. A reader that goes by statements has these keys still, because their deadlines are told, not acted on.
+
+use super::Txn;
+use super::own::OverlayMark;
+use crate::row::Key;
+use crate::store::Store;
+use std::sync::atomic::Ordering;
+
+/// A key that was found expired, or a field of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unstated {
+    pub database: u32,
+    pub name: Box<[u8]>,
+    pub field: Option<Box<[u8]>>,
+}
+
+/// The state of a transaction before a command.
+#[derive(Clone, Debug)]
+pub struct Before(OverlayMark);
+
+impl Store {
+    /// Has each record from here on say what it does. The caller sees to it that nothing runs.
+    pub fn begin_to_state(&self) {
+        self.states.store(true, Ordering::Release);
+    }
+
+    /// Ends that.
+    pub fn end_to_state(&self) {
+        self.states.store(false, Ordering::Release);
+    }
+
+    /// Returns whether records say what they do.
+    #[inline]
+    pub fn states(&self) -> bool {
+        self.states.load(Ordering::Relaxed)
+    }
+}
+
+impl Txn<'_> {
+    /// Returns whether the transaction's record says what it does.
+    #[inline]
+    pub fn states(&self) -> bool {
+        self.states
+    }
+
+    /// Begins a command.
+    pub fn begin_statement(&mut self) -> Before {
+        self.is_silent = false;
+        Before(self.overlay.mark())
+    }
+
+    /// Adds a statement about a database, in parts.
+    pub fn state_in(&mut self, database: u32, text: &[&[u8]]) {
+        debug_assert!(self.states, "the caller asks whether somebody wants to hear it");
+        self.overlay.statements().statement(Some(database), text);
+    }
+
+    /// Notes that the command has nothing to say of what it does.
+    pub fn state_nothing(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// Returns whether the command has still to say what it has done.
+    pub fn lacks_statement(&self, before: &Before) -> bool {
+        let now = self.overlay.mark();
+        !self.is_silent && before.0.has_written(&now) && before.0.statements() == now.statements()
+    }
+
+    /// Returns the keys that were found expired before the command or by it, if the command has written or said
+    /// something: they are to be stated before it, by `state_before`.
+    pub fn take_unstated(&mut self, before: &Before) -> Vec<Unstated> {
+        let now = self.overlay.mark();
+        let is_due = before.0.has_written(&now) || before.0.statements() != now.statements();
+        if is_due { std::mem::take(&mut self.unstated) } else { Vec::new() }
+    }
+
+    /// Adds statements before those of the command.
+    pub fn state_before(&mut self, before: &Before, state: impl FnOnce(&mut Self)) {
+        let from = before.0.statements();
+        let own = self.overlay.statements().bytes()[from..].to_vec();
+        self.overlay.statements().truncate(from);
+        state(self);
+        self.overlay.statements().extend(&own);
+    }
+
+    /// Notes that a key was found expired: to this transaction it is absent.
+    #[inline]
+    pub fn on_found_expired(&mut self, key: &Key<'_>) {
+        if self.states {
+            self.note_unstated(key, None);
+        }
+    }
+
+    /// Notes that a field of a key was found expired: to this transaction it is absent.
+    #[inline]
+    pub fn on_found_expired_field(&mut self, key: &Key<'_>, field: &[u8]) {
+        if self.states {
+            self.note_unstated(key, Some(field));
+        }
+    }
+
+    #[cold]
+    fn note_unstated(&mut self, key: &Key<'_>, field: Option<&[u8]>) {
+        let selected = self.database();
+        let is_there = |database: &u32| self.space(*database) == key.space;
+        let Some(database) = std::iter::once(selected).chain(0..self.databases()).find(is_there) else { return };
+        let found = Unstated { database, name: key.name.into(), field: field.map(Into::into) };
+        // Of the fields of one hash there may be many, each found once.
+        if found.field.is_some() || !self.unstated.contains(&found) {
+            self.unstated.push(found);
+        }
+    }
+}
