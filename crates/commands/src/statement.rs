@@ -75,10 +75,15 @@ pub(crate) fn state(txn: &mut Txn<'_>, words: &[&[u8]]) {
 
 #[cold]
 fn state_in(txn: &mut Txn<'_>, database: u32, words: &[&[u8]]) {
+    txn.state_in(database, &[&encode(words)]);
+}
+
+/// Returns a command as it is sent.
+pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     let mut text = Vec::new();
     write::array_len(&mut text, words.len());
     words.iter().for_each(|word| write::bulk(&mut text, word));
-    txn.state_in(database, &[&text]);
+    text
 }
 
 /// States nothing of the command that runs: a Redis has no words for what it does.

@@ -37,6 +37,10 @@ pub struct Replication {
     pub on_late_replicas: OnLateReplicas,
     /// Bytes of the log for a replica that is behind; 0 = as far as the disk allows.
     pub log_bytes: u64,
+    /// The time between pings to a Redis that follows.
+    pub ping_s: u32,
+    /// How long the log is kept for a Redis that has followed; 0 = for ever.
+    pub backlog_ttl_s: u64,
     /// Commands of a Redis that are refused are left out.
     pub skips_refused: bool,
     /// For Sentinel.
@@ -60,6 +64,8 @@ impl Replication {
             ack_timeout_ms: fields.int("replicas-to-ack-timeout"),
             on_late_replicas: fields.choice("replicas-to-ack-on-timeout", ON_LATE_REPLICAS),
             log_bytes: fields.bytes("replica-log-size"),
+            ping_s: fields.int("repl-ping-replica-period"),
+            backlog_ttl_s: fields.int("repl-backlog-ttl"),
             skips_refused: fields.choice("replica-refused-commands", REFUSED_COMMANDS),
             priority: fields.int("replica-priority"),
             announced: fields.bool("replica-announced"),

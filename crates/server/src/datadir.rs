@@ -54,6 +54,11 @@ pub fn reserve_file(dir: &Path) -> PathBuf {
     dir.join("reserve")
 }
 
+/// Returns the file that says how far those who follow and are no Haypile have come.
+pub fn stream_file(dir: &Path) -> PathBuf {
+    dir.join("haypile.stream")
+}
+
 /// Returns where backups are.
 pub fn backups_dir(dir: &Path) -> PathBuf {
     dir.join("backups")

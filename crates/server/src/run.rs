@@ -273,7 +273,9 @@ fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
     engine.reopen_with(Box::new(reopen));
     engine.reach_targets(Box::new(Remotes { tls: replication.tls.clone(), settings: engine.settings.clone() }));
     engine.replicate_by(Box::new(ToMasters(of_replication)));
+    replication.restore_backlog(&store);
     engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
+    replication.keep_backlog();
     if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {
         engine.set_master(Some(Master { host, port }));
     }

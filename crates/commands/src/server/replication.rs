@@ -12,7 +12,7 @@ use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys
 use haypile_resp::{Protocol, Reply};
 use std::time::Duration;
 
-pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, REPLCONF, FAILOVER, WAIT, WAITAOF];
+pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, REPLCONF, PSYNC, SYNC, FAILOVER, WAIT, WAITAOF];
 
 const ROLE: Command = Command {
     name: "role",
@@ -101,8 +101,11 @@ const REPLCONF: Command = Command {
     ..Command::USUAL
 };
 
-/// The options that a replica of Redis sends before it asks for anything. Nothing depends on them here.
-const OF_REDIS: [&str; 6] = ["listening-port", "ip-address", "capa", "ack", "getack", "rdb-only"];
+/// The options that a replica of Redis sends before it asks for the data.
+const OF_REDIS: [&str; 5] = ["listening-port", "ip-address", "capa", "rdb-only", "rdb-filter-only"];
+
+/// Bytes of what a replica says of itself at most.
+const SAID_BYTES_MAX: usize = 255;
 
 fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let option = args.get(1.min(args.len() - 1)).to_ascii_lowercase();
@@ -121,13 +124,71 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.len().is_multiple_of(2) {
         return Err(Error::Syntax);
     }
+    let mut said = Vec::new();
     for at in (1..args.len()).step_by(2) {
-        if !OF_REDIS.iter().any(|known| args.is(at, known)) {
+        if args.is(at, "ack") || args.is(at, "getack") {
+            // Only the connection of a replica or of a master means something by it, and those are not read here.
+            return Ok(Reply::None.into());
+        }
+        let Some(option) = OF_REDIS.iter().find(|known| args.is(at, known)) else {
             let option = String::from_utf8_lossy(args.get(at));
             return Err(Error::text(format!("ERR Unrecognized REPLCONF option: {option}")));
+        };
+        let value = args.get(at + 1);
+        match *option {
+            "listening-port" | "rdb-only" => drop(args.int(at + 1)?),
+            "ip-address" if value.len() > SAID_BYTES_MAX => {
+                let length = value.len();
+                return Err(Error::text(format!(
+                    "ERR REPLCONF ip-address provided by replica instance is too long: {length} bytes"
+                )));
+            }
+            "rdb-filter-only" if !value.is_empty() && !value.eq_ignore_ascii_case(b"functions") => {
+                return Err(Error::quoting("ERR Unsupported rdb-filter-only option: ", value, ""));
+            }
+            _ if value.len() > SAID_BYTES_MAX => continue,
+            _ => {}
         }
+        said.push(format!("{option}={}", String::from_utf8_lossy(value)).into_bytes());
     }
-    Ok(Reply::ok().into())
+    Ok(Answer::with(Reply::ok(), SessionChange::ReplicaSays(said)))
+}
+
+const PSYNC: Command = Command {
+    name: "psync",
+    since: "2.8.0",
+    group: Group::Server,
+    arity: Arity::at_least(3),
+    keys: Keys::NONE,
+    summary: "An internal command used in replication.",
+    syntax: "replicationid:string offset:integer",
+    body: Body::Act(psync),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
+    ..Command::USUAL
+};
+
+const SYNC: Command = Command {
+    name: "sync",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "An internal command used in replication.",
+    syntax: "",
+    body: Body::Act(sync),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
+    ..Command::USUAL
+};
+
+/// Hands the connection of a Redis that is to follow over to threads, with what it has said by REPLCONF.
+fn psync(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    args.int(2)?;
+    let words = [b"psync".to_vec(), args.get(1).to_vec(), args.get(2).to_vec()];
+    Ok(Answer::with(Reply::None, SessionChange::Synchronize(words.into())))
+}
+
+fn sync(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    Ok(Answer::with(Reply::None, SessionChange::Synchronize(vec![b"sync".to_vec()])))
 }
 
 /// Makes the connection that of a client which has come by another member of the group that this server leads:

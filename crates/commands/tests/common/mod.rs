@@ -34,6 +34,8 @@ pub struct Session {
     /// The master that it was told to follow, or none.
     pub follows: Option<Option<(String, u16)>>,
     pub handed_over: Option<Vec<Vec<u8>>>,
+    /// What a Redis that is to follow has said of itself.
+    pub replica_says: Vec<Vec<u8>>,
     pub wait: Option<Wait>,
     pub in_memory: bool,
     pub is_in_block: bool,
@@ -122,7 +124,8 @@ impl Session {
             SessionChange::Proxied => self.done.push("proxied".to_owned()),
             SessionChange::Monitor => self.done.push("monitor".to_owned()),
             SessionChange::Close => self.closing = true,
-            SessionChange::HandOver(words) => self.handed_over = Some(words),
+            SessionChange::HandOver(words) | SessionChange::Synchronize(words) => self.handed_over = Some(words),
+            SessionChange::ReplicaSays(said) => self.replica_says.extend(said),
             SessionChange::Subscribe(kind, name) => {
                 assert!(self.channels.insert((kind, name.to_vec())), "a subscription begins once");
             }

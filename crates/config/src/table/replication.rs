@@ -39,11 +39,11 @@ pub(super) const ROWS: &[Row] = &[
         "60",
         "Silence after which a connection of replication is given up.",
     ),
-    Row::harmless(
+    Row::used(
         "repl-ping-replica-period",
         unit(1, INT_MAX, "seconds"),
         "10",
-        "Time between pings to replicas, which hear of their master once a second here.",
+        "Time between pings to a Redis that follows, where nothing else is written; a Haypile hears of its master once a second.",
     )
     .alias("repl-ping-slave-period"),
     Row::harmless("repl-disable-tcp-nodelay", BOOL, "no", "Whether small packets to replicas wait."),
@@ -53,11 +53,11 @@ pub(super) const ROWS: &[Row] = &[
         "1mb",
         "Memory from which a replica can catch up; here that is the log, as `log-retention-size` and `replica-log-size` say.",
     ),
-    Row::harmless(
+    Row::used(
         "repl-backlog-ttl",
         unit(0, i64::MAX, "seconds"),
         "3600",
-        "How long that memory is kept without replicas; the log is always there.",
+        "How long the log is kept for a Redis that has followed and may come back; 0 keeps it as long as there is room.",
     ),
     Row::harmless(
         "repl-diskless-sync",

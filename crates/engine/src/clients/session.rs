@@ -70,6 +70,8 @@ pub struct State {
     pub order: Option<GroupOrder>,
     /// The connection leaves its event loop: to whoever answers these words, or to the group's leader.
     pub handed_over: Option<Vec<Vec<u8>>>,
+    /// What the client, a Redis that is to follow, has said of itself: `option=value` each.
+    pub(crate) replica_says: Option<Arc<[Vec<u8>]>>,
     /// The acts that the client's event loop carries out once the command, or its block, has taken effect.
     pub(crate) effects: Vec<Effect>,
     /// The acts that are carried out on the server once the command, or its block, has taken effect.
@@ -321,7 +323,18 @@ impl Block {
     }
 }
 
+/// The facts that a Redis that is to follow may say of itself.
+const REPLICA_SAYS_MAX: usize = 16;
+
 impl State {
+    /// Notes what a Redis that is to follow says of itself; of what it says twice the last word counts.
+    pub(crate) fn note_replica(&mut self, said: Vec<Vec<u8>>) {
+        let before = self.replica_says.take();
+        let all = before.iter().flat_map(|before| before.iter().cloned()).chain(said);
+        let all: Vec<Vec<u8>> = all.collect();
+        self.replica_says = Some(all[all.len().saturating_sub(REPLICA_SAYS_MAX)..].into());
+    }
+
     /// Whether the running command's reply is sent, where not every one is.
     pub(crate) fn wants_reply(&mut self) -> bool {
         match self.replies {

@@ -68,6 +68,7 @@ impl Engine {
             let told =
                 Told::Message { is_shard: kind == Channels::Shard, channel: channel.clone(), payload: payload.clone() };
             self.replication.listeners.tell(gate, &told);
+            self.state_message(kind, &channel, payload.text());
         }
         if audience.workers.is_empty() {
             return;

@@ -15,6 +15,7 @@ use haypile_store::row::ScanPosition;
 use haypile_store::{Call, Counter, DATABASES_MAX, DiskFree, Mode, Stop, Store, StoreOptions, Txn, TxnBuffers, Value};
 use haypile_store_rocks::Image;
 use haypile_types::key::Entry;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,6 +30,9 @@ pub struct Directory {
     store: Arc<Store>,
     /// Unix time of the moment whose data are exported: keys that lapse later are in the file.
     now_ms: u64,
+    /// The file is for a Redis that follows: values are in the forms that an old one knows, and keys whose time has
+    /// passed are there, which it deletes when it is told to.
+    is_for_replica: bool,
 }
 
 impl Directory {
@@ -63,7 +67,12 @@ impl Directory {
         };
         let store = Store::open(options, Arc::new(base), |_| ()).map_err(|error| fails(&error))?;
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        Ok(Directory { store, now_ms })
+        Ok(Directory { store, now_ms, is_for_replica: false })
+    }
+
+    /// Has the file be one for a Redis that follows.
+    pub fn set_for_replica(&mut self) {
+        self.is_for_replica = true;
     }
 
     fn count(&self, database: u32, counter: Counter) -> u64 {
@@ -88,10 +97,8 @@ impl Directory {
     ///
     /// # Errors
     /// A text for people.
-    pub fn write(&self, to: &mut Exporting) -> Result<(), String> {
-        for library in Functions::of(&self.store.facts()).libraries() {
-            to.function(library.code())?;
-        }
+    pub fn write<W: Write>(&self, to: &mut Exporting<W>) -> Result<(), String> {
+        self.write_functions(to)?;
         for database in self.store.counted_databases() {
             let before = to.summary.passed();
             self.write_database(database, to)?;
@@ -105,13 +112,25 @@ impl Directory {
         Ok(())
     }
 
-    fn write_database(&self, database: u32, to: &mut Exporting) -> Result<(), String> {
+    /// Writes the libraries of functions.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn write_functions<W: Write>(&self, to: &mut Exporting<W>) -> Result<(), String> {
+        let functions = Functions::of(&self.store.facts());
+        functions.libraries().try_for_each(|library| to.function(library.code()))
+    }
+
+    fn write_database<W: Write>(&self, database: u32, to: &mut Exporting<W>) -> Result<(), String> {
         let mut buffers = TxnBuffers::default();
         let (mut has_begun, mut next) = (false, Some(ScanPosition::START));
         while let Some(from) = next {
             let call = Call { now_ms: self.now_ms, seed: 0, database, mode: Mode::Disk, pins: None };
             let mut txn = self.store.begin(buffers, call);
             txn.set_touching(false);
+            if self.is_for_replica {
+                txn.keep_expired();
+            }
             let (keys, after) = txn.scan_keys(txn.space(database), from, STEP_KEYS).map_err(text)?;
             if !keys.is_empty() && !std::mem::replace(&mut has_begun, true) {
                 let [keys, deadlines] =
@@ -119,7 +138,7 @@ impl Directory {
                 to.database(database.into(), keys, deadlines)?;
             }
             for (name, row) in keys {
-                write_key(&mut txn, database, &name, row, to).map_err(|error| match error {
+                write_key(&mut txn, database, &name, row, self.is_for_replica, to).map_err(|error| match error {
                     Failed::Unwritten(error) => unwritten(error),
                     Failed::Unread(why) => format!("The key {} cannot be exported: {why}", name.escape_ascii()),
                 })?;
@@ -162,14 +181,21 @@ fn text(stop: Stop) -> String {
     }
 }
 
-fn write_key(txn: &mut Txn<'_>, database: u32, name: &[u8], row: Value, to: &mut Exporting) -> Result<(), Failed> {
+fn write_key<W: Write>(
+    txn: &mut Txn<'_>,
+    database: u32,
+    name: &[u8],
+    row: Value,
+    is_for_replica: bool,
+    to: &mut Exporting<W>,
+) -> Result<(), Failed> {
     let entry = Entry::parse(row).map_err(haypile_commands::Error::from)?;
-    if entry.header.is_expired(txn.now_ms()) {
+    if entry.header.is_expired(txn.expiry_ms()) {
         to.summary.expired += 1;
         return Ok(());
     }
     let key = txn.key_in(database, name);
-    let kind = transfer::kind(txn, &key, &entry)?;
+    let kind = if is_for_replica { transfer::kind_for_old(&entry) } else { transfer::kind(txn, &key, &entry)? };
     let deadline_ms = entry.header.deadline_ms;
     let about = Key { name, kind, deadline_ms, idle_s: None, frequency: None, position: 0 };
     to.writer.key(&about).map_err(Failed::Unwritten)?;

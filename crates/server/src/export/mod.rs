@@ -6,6 +6,7 @@
 //! meanwhile (`progress`).
 
 mod directory;
+mod payload;
 mod progress;
 mod server;
 mod summary;
@@ -23,9 +24,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use summary::Summary;
 use target::{Failure, Target};
 
+pub use payload::Payload;
+
 /// A file in the making, with its summary and progress.
-struct Exporting {
-    writer: Writer<File<Target>>,
+struct Exporting<W: Write = Target> {
+    writer: Writer<File<W>>,
     summary: Summary,
     progress: Progress,
     /// The reason why the file could not be written, if it could not.
@@ -88,7 +91,9 @@ impl Exporting {
         let writer = begin(target, version).map_err(unwritten)?;
         Ok(Exporting { writer, summary: Summary::new(version), progress: Progress::new(keys), failure })
     }
+}
 
+impl<W: Write> Exporting<W> {
     /// Begins a database, to which the keys that follow belong.
     fn database(&mut self, database: u64, keys: u64, deadlines: u64) -> Result<(), String> {
         self.summary.database(database);
@@ -113,7 +118,9 @@ impl Exporting {
             self.failure.take().map_or(why, |why| unwritten(io::Error::other(why)))
         })
     }
+}
 
+impl Exporting {
     /// Ends the file and gives it its name.
     fn end(mut self) -> Result<Summary, String> {
         let (claimed, needed) = (self.summary.version, self.writer.version());
@@ -133,7 +140,7 @@ impl Exporting {
 }
 
 /// Writes the fields with which Redis begins a file.
-fn begin(target: Target, version: u16) -> io::Result<Writer<File<Target>>> {
+fn begin<W: Write>(target: W, version: u16) -> io::Result<Writer<File<W>>> {
     let mut writer = Writer::file(target, version)?;
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     writer.aux(b"redis-ver", REDIS_VERSION.as_bytes())?;

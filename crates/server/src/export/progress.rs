@@ -6,22 +6,31 @@ use std::time::Duration;
 pub struct Progress {
     /// Keys that exist, or existed at the beginning.
     total: u64,
-    line: ProgressLine,
+    /// None shows nothing.
+    line: Option<ProgressLine>,
 }
 
 impl Progress {
     pub fn new(total: u64) -> Progress {
-        Progress { total, line: ProgressLine::new() }
+        Progress { total, line: Some(ProgressLine::new()) }
+    }
+
+    /// Returns one that shows nothing.
+    pub fn hidden() -> Progress {
+        Progress { total: 0, line: None }
     }
 
     /// Shows the progress, if it is time to: keys that are done with, and bytes of the file.
     pub fn tell(&mut self, keys: u64, bytes: u64) {
-        self.line.tell(|elapsed| line(keys, self.total, bytes, elapsed));
+        let total = self.total;
+        if let Some(shown) = &mut self.line {
+            shown.tell(|elapsed| line(keys, total, bytes, elapsed));
+        }
     }
 
     /// Removes the line.
     pub fn end(&mut self) {
-        self.line.end();
+        self.line.iter_mut().for_each(ProgressLine::end);
     }
 }
 

@@ -121,6 +121,11 @@ impl Copies {
 }
 
 impl Copy {
+    /// Returns the directory of the copy.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Notes that somebody fetches the copy.
     pub fn use_now(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();

@@ -118,7 +118,7 @@ fn wait_for_sync(replication: &Replication, wanted: &Failover) -> Result<(u64, D
 /// Returns a replica that gets records and that is the right one.
 fn find(engine: &Engine, is_right: impl Fn(u64, &Downstream) -> bool) -> Option<(u64, Downstream)> {
     let replicas = engine.replication.numbered_downstream().into_iter();
-    let mut online = replicas.filter(|(_, replica)| replica.state == DownstreamState::Online);
+    let mut online = replicas.filter(|(_, replica)| replica.state == DownstreamState::Online && !replica.is_redis);
     online.find(|(number, replica)| is_right(*number, replica))
 }
 

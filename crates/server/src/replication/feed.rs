@@ -84,6 +84,7 @@ impl Feed {
             host: self.host.clone(),
             port,
             state: DownstreamState::WaitCopy,
+            is_redis: false,
             version,
             written: Index(0),
             synced: Index(0),

@@ -16,11 +16,13 @@ mod psync;
 mod send;
 mod state;
 mod tail;
+mod to_redis;
 mod unbuffered;
 pub mod wire;
 
 use crate::replication::feed::Feed;
 pub use crate::replication::state::Replication;
+use crate::replication::to_redis::{Asked, RedisFeed};
 use crate::socket::Socket;
 use haypile_commands::host::Failover;
 use haypile_engine::{Master, Names, Replicator};
@@ -71,7 +73,11 @@ impl Replication {
             }
             let feed = Feed { replication: self.clone(), number, socket, read, host, names };
             let name = format!("feed-{number}");
-            let thread = std::thread::Builder::new().name(name).spawn(move || feed.run(&words))?;
+            let run = move || match Asked::parse(&words) {
+                Some(asked) => RedisFeed { feed, asked }.run(),
+                None => feed.run(&words),
+            };
+            let thread = std::thread::Builder::new().name(name).spawn(run)?;
             state.feeds.push((kept, thread));
             Ok(())
         };

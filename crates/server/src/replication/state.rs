@@ -5,6 +5,7 @@
 
 use crate::replication::copies::Copies;
 use crate::replication::progress::Progress;
+use crate::replication::to_redis::Backlog;
 use crate::socket::Socket;
 use crate::tls::Tls;
 use haypile_engine::{Engine, Master};
@@ -33,6 +34,10 @@ pub struct Replication {
     pub(super) last_number: AtomicU64,
     /// The connection of the replica that is to lead although it has not all; 0 for none.
     pub(super) forced: AtomicU64,
+    /// The stream of commands for those who follow and are no Haypile, if there is one.
+    backlog: Mutex<Option<Backlog>>,
+    /// Held while the stream begins.
+    pub(super) beginning: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -88,11 +93,17 @@ impl Replication {
             closing: AtomicBool::new(false),
             last_number: AtomicU64::new(0),
             forced: AtomicU64::new(0),
+            backlog: Mutex::default(),
+            beginning: Mutex::default(),
         })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn backlog(&self) -> MutexGuard<'_, Option<Backlog>> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn engine_is_closing(&self) -> bool {
@@ -113,12 +124,18 @@ impl Replication {
     pub fn tidy(&self) {
         if let Some(store) = self.engine.store() {
             self.copies.tidy(|hold| self.keeps_too_much(&store, hold).is_some());
+            self.tidy_backlog(&store);
         }
     }
 
     /// Says how far a replica is behind, where more of the log is kept for it than may be.
     pub(super) fn keeps_too_much(&self, store: &Store, hold: &Mutex<Hold>) -> Option<String> {
         let kept = hold.lock().unwrap_or_else(PoisonError::into_inner).kept_bytes();
+        self.is_too_much(store, kept)
+    }
+
+    /// Says what so many kept bytes of the log are, where they are more than may be.
+    pub(super) fn is_too_much(&self, store: &Store, kept: u64) -> Option<String> {
         if kept == 0 {
             return None;
         }

@@ -62,8 +62,13 @@ pub enum SessionChange {
     Monitor,
     /// Closes the connection after the reply of the running command.
     Close,
+    /// A Redis that is to follow has said this of itself by REPLCONF: `option=value` each.
+    ReplicaSays(Vec<Vec<u8>>),
     /// Hands the connection to the server, which answers these words of REPLCONF.
     HandOver(Vec<Vec<u8>>),
+    /// Hands the connection to the server, which answers these words of PSYNC or SYNC, and what the replica has said of
+    /// itself.
+    Synchronize(Vec<Vec<u8>>),
     /// Begins a subscription that the client does not have.
     Subscribe(Channels, Arc<[u8]>),
     /// Ends a subscription that the client has.

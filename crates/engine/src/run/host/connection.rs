@@ -72,7 +72,12 @@ impl SessionHost<'_, '_> {
             SessionChange::ReadsHere(on) => state.reads_here = on,
             SessionChange::Proxied => (state.proxied, state.is_local) = (true, false),
             SessionChange::Close => state.closing = true,
+            SessionChange::ReplicaSays(said) => state.note_replica(said),
             SessionChange::HandOver(words) => state.handed_over = Some(words),
+            SessionChange::Synchronize(mut words) => {
+                words.extend(state.replica_says.take().into_iter().flat_map(|said| said.to_vec()));
+                state.handed_over = Some(words);
+            }
             // A client that gets no replies at all skips none.
             SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
             SessionChange::Replies(replies) => state.replies = replies,

@@ -32,7 +32,8 @@ impl PubSub for SessionHost<'_, '_> {
             return Err(Error::Stop(Stop::Long));
         };
         self.add_own(kind, channel, &mut audience);
-        audience.replicas = self.engine.replication.listeners.any() && !self.engine.is_replica();
+        let is_stated = || self.engine.store().is_some_and(|store| store.states());
+        audience.replicas = !self.engine.is_replica() && (self.engine.replication.listeners.any() || is_stated());
         Ok(audience)
     }
 

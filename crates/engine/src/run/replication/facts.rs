@@ -75,6 +75,8 @@ pub struct Downstream {
     /// The port that the replica says it listens on.
     pub port: u16,
     pub state: DownstreamState,
+    /// The replica is a Redis: it takes commands, and keeps no log.
+    pub is_redis: bool,
     /// The version of the store whose records the replica gets.
     pub version: u64,
     pub written: Index,
@@ -198,7 +200,8 @@ impl Replication {
         let state = self.state();
         let mut reached: BTreeMap<(&str, u16), Index> = BTreeMap::new();
         let online = state.downstream.values().filter(|replica| replica.state == DownstreamState::Online);
-        for replica in online.filter(|replica| replica.version == version) {
+        // A Redis promises nothing: it may lose what it has acknowledged.
+        for replica in online.filter(|replica| replica.version == version && !replica.is_redis) {
             let has = if on_disk { replica.synced } else { replica.written }.min(replica.applied);
             let entry = reached.entry((&replica.host, replica.port)).or_default();
             *entry = has.max(*entry);
@@ -275,6 +278,7 @@ mod tests {
                 host: "a".into(),
                 port: *port,
                 state: *state,
+                is_redis: false,
                 version: *version,
                 written: Index(*written),
                 synced: Index(*synced),

@@ -20,7 +20,8 @@ impl Engine {
         if self.is_replica() {
             return Err(Error::text("ERR FAILOVER is not valid when server is a replica."));
         }
-        let replicas = self.replication.downstream();
+        let mut replicas = self.replication.downstream();
+        replicas.retain(|replica| !replica.is_redis);
         if replicas.is_empty() {
             return Err(Error::text("ERR FAILOVER requires connected replicas."));
         }
@@ -116,7 +117,7 @@ impl Downstream {
     /// Whether a failover may go to this replica.
     pub fn is_target(&self, wanted: &Failover) -> bool {
         let is = |(host, port): &(String, i64)| *host == self.host && *port == i64::from(self.port);
-        wanted.target.as_ref().is_none_or(is)
+        !self.is_redis && wanted.target.as_ref().is_none_or(is)
     }
 }
 

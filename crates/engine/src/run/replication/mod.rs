@@ -16,3 +16,4 @@ pub(crate) mod messages;
 pub(crate) mod repeat;
 pub(crate) mod role;
 pub(crate) mod shown;
+pub(crate) mod stating;
