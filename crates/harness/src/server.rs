@@ -163,10 +163,14 @@ impl Workplace {
         &self.path
     }
 
+    /// Returns the output of servers in this directory.
+    pub fn log_text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).into_owned()
+    }
+
     /// Returns the last lines of output of servers in this directory.
     pub fn log_tail(&self) -> String {
-        let text = fs::read(self.log()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.log_text();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }

@@ -1,9 +1,8 @@
-//! The short form of `make psync`.
+//! The short forms of `make psync`.
 
 use haypile_harness::psync::{Options, run};
 
-#[test]
-fn a_server_that_follows_a_redis_through_kills_and_cuts_has_what_it_has() {
+fn runs(back: bool) -> bool {
     let options = Options {
         server: None,
         options: String::new(),
@@ -11,7 +10,18 @@ fn a_server_that_follows_a_redis_through_kills_and_cuts_has_what_it_has() {
         keep_master: false,
         seed: None,
         minutes: 0.4,
+        back,
         disturbances: 4,
     };
-    assert!(run(&options).expect("the servers can be run"), "see the seed and the directories above");
+    run(&options).expect("the servers can be run")
+}
+
+#[test]
+fn a_server_that_follows_a_redis_through_kills_and_cuts_has_what_it_has() {
+    assert!(runs(false), "see the seed and the directories above");
+}
+
+#[test]
+fn a_redis_that_follows_a_server_through_kills_and_cuts_has_what_it_has() {
+    assert!(runs(true), "see the seed and the directories above");
 }

@@ -95,6 +95,13 @@ impl Log {
         Hold { shared: self.shared.clone(), after }
     }
 
+    /// Hands over the hold that the log was opened with; None if it was opened with none, or handed it over before. Not
+    /// all that it holds need be there.
+    pub fn take_kept(&self) -> Option<Hold> {
+        let after = self.shared.state.lock().kept.take()?;
+        Some(Hold { shared: self.shared.clone(), after })
+    }
+
     /// Keeps all records above `after` from now on; None where one of them is gone already.
     pub fn hold_after(&self, after: Index) -> Option<Hold> {
         let mut state = self.shared.state.lock();

@@ -46,6 +46,8 @@ pub struct Options {
     pub founding: Option<History>,
     /// The last record that stays: those behind it go, as what a consensus group did not agree on. None for all.
     pub keep_through: Option<Index>,
+    /// All records above this are kept from the open on, until `Log::take_kept` hands the hold on them over.
+    pub kept_after: Option<Index>,
     /// The file that notes how far the log reaches, so that a lost segment or directory is noticed; None for no such
     /// file.
     pub end: Option<EndFile>,
@@ -71,6 +73,7 @@ impl Options {
             follows: false,
             founding: None,
             keep_through: None,
+            kept_after: None,
             end: None,
             files: Arc::new(DiskFiles),
             now_ms: Arc::new(|| {
@@ -100,6 +103,7 @@ impl fmt::Debug for Options {
             .field("follows", &self.follows)
             .field("founding", &self.founding)
             .field("keep_through", &self.keep_through)
+            .field("kept_after", &self.kept_after)
             .field("end", &self.end)
             .field("files", &self.files)
             .finish_non_exhaustive()

@@ -153,6 +153,8 @@ pub(crate) struct State {
     pub applied: Index,
     /// Records above these are not purged: see [`Hold`](crate::Hold).
     pub holds: Vec<Index>,
+    /// The one of them that nobody has yet.
+    pub kept: Option<Index>,
 
     pub counters: Counters,
 }
@@ -229,7 +231,8 @@ impl Shared {
             need: 0,
             retry: false,
             applied: Index(0),
-            holds: Vec::new(),
+            holds: options.kept_after.into_iter().collect(),
+            kept: options.kept_after,
             counters: Counters::default(),
         };
         Shared {

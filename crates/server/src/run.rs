@@ -261,6 +261,7 @@ fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
     storage::follow(engine);
     storage::apply_all(engine, &store);
     wake_by(&store, mailboxes);
+    replication.restore_backlog(&store);
     watch(&store, replication, raft);
     engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
     let (mailboxes, of_replication) = (mailboxes.clone(), Arc::downgrade(replication));
@@ -273,7 +274,6 @@ fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
     engine.reopen_with(Box::new(reopen));
     engine.reach_targets(Box::new(Remotes { tls: replication.tls.clone(), settings: engine.settings.clone() }));
     engine.replicate_by(Box::new(ToMasters(of_replication)));
-    replication.restore_backlog(&store);
     engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
     replication.keep_backlog();
     if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {

@@ -3,6 +3,7 @@
 
 use crate::datadir;
 use crate::raft::Identity;
+use crate::replication::to_redis::kept_after;
 use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
 use haypile_engine::Engine;
 use haypile_log::Index;
@@ -113,8 +114,9 @@ pub fn open_through(
     let mut options = store_options(config, budget);
     options.log.follows = follows;
     options.log.keep_through = keep;
+    options.log.kept_after = kept_after(&config.dir);
     if let Some(identity) = Identity::of(config)? {
-        (options.in_group, options.log.follows) = (true, true);
+        (options.in_group, options.log.follows, options.log.kept_after) = (true, true, None);
         if identity.begins_empty() {
             options.log.founding = Some(identity.group);
             // Records name rows by the hashes of their keys, so that all members have one seed.

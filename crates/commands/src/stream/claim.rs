@@ -285,8 +285,11 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
     let claim = Claim::parse(txn, args)?;
     long_if(txn, claim.ids.len())?;
     let mut edit = Edit::of(group);
-    edit.group.state.last = edit.group.state.last.max(claim.last);
     statement::state_nothing(txn);
+    if claim.last > edit.group.state.last {
+        edit.group.state.last = claim.last;
+        stating::state_read(txn, &key, &edit.group);
+    }
     let place = see(txn, &mut edit, &key, args.get(3))?;
     let (mut shown, now_ms) = (Shown::new(claim.only_ids), txn.now_ms());
     let (mut given, mut released) = (Vec::new(), Vec::new());

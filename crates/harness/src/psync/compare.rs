@@ -15,11 +15,11 @@ const NAMED_MAX: usize = 10;
 
 /// Compares until all is the same, or the time is over; returns the number of keys. A master does not tell all: keys
 /// that BITFIELD makes and then leaves as they are, and some of what streams know of their groups. So keys may be as a
-/// replica of Redis's own has them, the `peer`, with which groups are compared. Where one of the two has `loaded` the
+/// replica of Redis's own has them, the `peer`, with which groups are compared, if there is one. Where one of the two has `loaded` the
 /// master's data later than the other, it knows more.
 pub fn compare(
     master: &mut Client,
-    peer: &mut Client,
+    mut peer: Option<&mut Client>,
     replica: &mut Client,
     loaded: bool,
     time: Duration,
@@ -27,7 +27,7 @@ pub fn compare(
     let begin = Instant::now();
     loop {
         let same = master.call(&["DEBUG", "DIGEST"])? == replica.call(&["DEBUG", "DIGEST"])?;
-        let differing = if same { Vec::new() } else { find(master, peer, replica)? };
+        let differing = if same { Vec::new() } else { find(master, peer.as_deref_mut(), replica)? };
         if differing.is_empty() {
             break;
         }
@@ -39,17 +39,22 @@ pub fn compare(
     }
     let mut keys = 0;
     for database in 0..DATABASES {
-        select(&mut [master, peer, replica], database)?;
+        select(&mut [master, replica], database)?;
+        select_of(&mut peer, database)?;
         let names = names(master)?;
         keys += names.len() as u64;
         for name in &names {
             let about: [&[&[u8]]; 2] = [&[b"PEXPIRETIME", name], &[b"XINFO", b"STREAM", name, b"FULL", b"COUNT", b"0"]];
             for command in about {
-                let (theirs, ours) = (peer.call(command)?, replica.call(command)?);
+                let theirs = match &mut peer {
+                    Some(peer) => peer.call(command)?,
+                    None => master.call(command)?,
+                };
+                let ours = replica.call(command)?;
                 // A key that has expired by now is no difference.
                 if !same_about(&theirs, &ours, loaded) && has(master, name)? {
                     let command = quote_short(&command.iter().map(|word| word.to_vec()).collect::<Vec<_>>());
-                    bail!("database {database}: {command}\n  peer:    {theirs}\n  replica: {ours}");
+                    bail!("database {database}: {command}\n  other:   {theirs}\n  replica: {ours}");
                 }
             }
         }
@@ -115,10 +120,11 @@ fn is_idle_consumer(elements: &[Reply]) -> bool {
 }
 
 /// Returns what differs, a line for each key.
-fn find(master: &mut Client, peer: &mut Client, replica: &mut Client) -> Result<Vec<String>> {
+fn find(master: &mut Client, mut peer: Option<&mut Client>, replica: &mut Client) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for database in 0..DATABASES {
-        select(&mut [master, peer, replica], database)?;
+        select(&mut [master, replica], database)?;
+        select_of(&mut peer, database)?;
         let mut all = names(master)?;
         all.extend(names(replica)?);
         all.sort();
@@ -126,10 +132,12 @@ fn find(master: &mut Client, peer: &mut Client, replica: &mut Client) -> Result<
         for name in all {
             let digest: [&[u8]; 3] = [b"DEBUG", b"DIGEST-VALUE", &name];
             let (theirs, ours) = (master.call(&digest)?, replica.call(&digest)?);
-            let is_excused = |peer: &mut Client, master: &mut Client, replica: &mut Client| -> Result<bool> {
-                Ok(peer.call(&digest)? == ours || is_same_sketch(master, replica, &name)?)
+            let of_peer = match &mut peer {
+                Some(peer) if theirs != ours => Some(peer.call(&digest)?),
+                _ => None,
             };
-            if theirs != ours && found.len() < NAMED_MAX && !is_excused(peer, master, replica)? {
+            let is_excused = of_peer.as_ref() == Some(&ours);
+            if theirs != ours && found.len() < NAMED_MAX && !is_excused && !is_same_sketch(master, replica, &name)? {
                 let about = |client: &mut Client| -> Result<String> {
                     let kind = client.call(&[b"TYPE", &name[..]])?;
                     let dump = client.call(&[b"DUMP", &name[..]])?;
@@ -165,6 +173,13 @@ fn select(clients: &mut [&mut Client], database: u32) -> Result<()> {
         client.call(&["SELECT", &database.to_string()])?;
     }
     Ok(())
+}
+
+fn select_of(peer: &mut Option<&mut Client>, database: u32) -> Result<()> {
+    match peer {
+        Some(peer) => select(&mut [peer], database),
+        None => Ok(()),
+    }
 }
 
 fn names(client: &mut Client) -> Result<Vec<Vec<u8>>> {

@@ -1,7 +1,7 @@
 //! Commands for the master: those of the cases of the differential test, whatever is answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -12,11 +12,16 @@ use crate::diff::sequence::{Command, Step};
 /// The time without a reply after which a connection is given up: a command waits.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Commands that change a connection or the server, and not its data. And BITFIELD: Redis 7.0 makes a key with one that
-/// fails, and tells no replica.
-const LEFT_OUT: [&str; 26] = [
-    "bitfield",
-    "flushall",
+/// The time that a server takes to start at most, and between two looks.
+const START_MAX: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Commands of which Redis 7.0 does not tell a replica all: BITFIELD makes a key where it fails. And one that ends
+/// loads that are under way.
+pub const UNTOLD: [&str; 2] = ["bitfield", "flushall"];
+
+/// Commands that change a connection or the server, and not its data.
+const LEFT_OUT: [&str; 24] = [
     "acl",
     "auth",
     "bgrewriteaof",
@@ -43,26 +48,26 @@ const LEFT_OUT: [&str; 26] = [
     "waitaof",
 ];
 
-/// The part of cases in a hundred of which FLUSHDB and SWAPDB are sent: else little would stay. FLUSHALL is not: it
-/// ends loads that are under way.
+/// The part of cases in a hundred of which FLUSHDB, FLUSHALL and SWAPDB are sent: else little would stay.
 const FLUSHES_PERCENT: u64 = 3;
 
 /// Sends generated commands to the master until it is to end; returns how many.
-pub fn write(port: u16, seed: u64, part: u64, ends: &AtomicBool) -> Result<u64> {
+pub fn write(port: u16, seed: u64, part: u64, left_out: &[&str], ends: &AtomicBool) -> Result<u64> {
     let mut sent = 0;
     let mut case = part.wrapping_mul(1_000_003);
     while !ends.load(Ordering::Acquire) {
         let flushes = case % 100 < FLUSHES_PERCENT;
-        let mut client = Client::connect(port, SILENCE)?;
+        let Some(mut client) = connect(port, ends)? else { return Ok(sent) };
         'case: for step in generate(seed, case) {
             let Step::Send { commands, .. } = step else { continue };
-            for command in commands.iter().filter(|command| is_sent(command, flushes)) {
+            for command in commands.iter().filter(|command| is_sent(command, flushes, left_out)) {
                 if ends.load(Ordering::Acquire) {
                     break 'case;
                 }
-                // A connection that waits too long, or is thrown out, begins again.
+                // A connection that waits too long, or is thrown out, begins again; the server may start anew.
                 if client.call(command).is_err() {
-                    client = Client::connect(port, SILENCE)?;
+                    let Some(again) = connect(port, ends)? else { return Ok(sent) };
+                    client = again;
                 }
                 sent += 1;
             }
@@ -72,13 +77,26 @@ pub fn write(port: u16, seed: u64, part: u64, ends: &AtomicBool) -> Result<u64> 
     Ok(sent)
 }
 
-fn is_sent(command: &Command, flushes: bool) -> bool {
+/// Connects as soon as the server is there; None if all is to end first.
+fn connect(port: u16, ends: &AtomicBool) -> Result<Option<Client>> {
+    let begin = Instant::now();
+    loop {
+        match Client::connect(port, SILENCE) {
+            Ok(client) => return Ok(Some(client)),
+            Err(_) if ends.load(Ordering::Acquire) => return Ok(None),
+            Err(error) if begin.elapsed() > START_MAX => return Err(error.into()),
+            Err(_) => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+fn is_sent(command: &Command, flushes: bool, left_out: &[&str]) -> bool {
     let is = |word: &str| command[0].eq_ignore_ascii_case(word.as_bytes());
-    let is_flush = ["flushdb", "swapdb"].iter().any(|word| is(word));
+    let is_flush = ["flushdb", "flushall", "swapdb"].iter().any(|word| is(word));
     let has = |word: &str| command.iter().any(|own| own.eq_ignore_ascii_case(word.as_bytes()));
     // Of a HyperLogLog that a client has cut, Redis reads what lies behind it. Where the scores of a sorted set differ,
     // chance says which members a range by lexical order has. And a count of entries that have been read goes beyond
     // its end.
     let is_left_to_chance = ["broken", "zremrangebylex", "bylex", "entriesread"].into_iter().any(has);
-    !LEFT_OUT.iter().any(|word| is(word)) && (flushes || !is_flush) && !is_left_to_chance
+    !LEFT_OUT.iter().chain(left_out).any(|word| is(word)) && (flushes || !is_flush) && !is_left_to_chance
 }

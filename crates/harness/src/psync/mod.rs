@@ -2,8 +2,10 @@
 //! and cuts. After each round the replica holds what its master holds, key by key, and it has never loaded all of it
 //! anew where the master's backlog reached.
 //!
-//! `load` writes to the master, with the cases of the differential test; `compare` finds what differs.
+//! `load` writes to the master, with the cases of the differential test; `compare` finds what differs. `back` is the
+//! same the other way round.
 
+mod back;
 mod compare;
 mod load;
 
@@ -59,6 +61,9 @@ pub struct Options {
     pub seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]
     pub minutes: f64,
+    /// A redis-server follows the server, instead of the other way round.
+    #[arg(long)]
+    pub back: bool,
     /// Disturbances of a round.
     #[arg(long, default_value_t = 4)]
     pub disturbances: u64,
@@ -119,6 +124,9 @@ pub fn run(options: &Options) -> Result<bool> {
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let time = Duration::from_secs_f64(options.minutes * 60.0);
     println!("psync: seed {seed}, {} s", time.as_secs());
+    if options.back {
+        return back::run(options, seed, time);
+    }
     let template = match &options.server {
         Some(line) => Template::parse(line)?,
         None => Template::haypile(&haypile_binary()?, DIRECTIVES)?,
@@ -197,7 +205,7 @@ impl Run {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let ends = &ends;
-                    threads.spawn(move || load::write(master, seed, round * WRITERS + writer, ends))
+                    threads.spawn(move || load::write(master, seed, round * WRITERS + writer, &load::UNTOLD, ends))
                 })
                 .collect();
             let disturbed = (0..disturbances).try_for_each(|_| {
@@ -302,8 +310,13 @@ impl Run {
     /// Compares all keys, and how often all data were loaded.
     fn verify(&mut self) -> Result<()> {
         let (mut master, mut replica) = (self.master_client()?, self.replica_client()?);
-        self.keys +=
-            compare::compare(&mut master, &mut self.peer.client()?, &mut replica, self.loads > LOADS, SETTLE_MAX)?;
+        self.keys += compare::compare(
+            &mut master,
+            Some(&mut self.peer.client()?),
+            &mut replica,
+            self.loads > LOADS,
+            SETTLE_MAX,
+        )?;
         let info = master.info("stats")?.context("INFO is there")?;
         let loads = info_field(&info, "sync_full").and_then(|count| count.parse::<u64>().ok());
         ensure!(

@@ -78,17 +78,20 @@ impl Replication {
         let (log, mut at, mut rest) = (store.log(), point, Vec::new());
         let hold = log.hold_after(point.index).ok_or("the log does not go back so far any more")?;
         let mut reader = log.reader(point.index);
+        let histories = log.histories();
+        if !histories.starts().iter().any(|start| start.history == history) {
+            return Err("the id is none of this server's".into());
+        }
         while at.offset < had {
             rest.clear();
             if !pass_next(&mut reader, &mut at, &mut rest).map_err(|error| error.to_string())? {
-                return Err(format!("the replica has {had} bytes of the stream, this server {}", at.offset));
+                return Err(format!("it has {had} bytes of the stream, this server {}", at.offset));
             }
         }
         let lacks = usize::try_from(at.offset - had).map_err(|error| error.to_string())?;
         rest.drain(..rest.len() - lacks.min(rest.len()));
-        let histories = log.histories();
         if histories.shared_through(history, at.index) != Some(at.index) {
-            return Err("the id is none of this server's, or what it names has gone on elsewhere".into());
+            return Err("it has gone on elsewhere than this server".into());
         }
         Ok(Resume { at, rest, hold, id: mixed(log.history(), salt).to_string() })
     }
@@ -195,13 +198,14 @@ impl Replication {
 
     /// Goes on with the stream of an earlier process, before anything runs.
     pub fn restore_backlog(&self, store: &Store) {
+        let kept = store.log().take_kept();
         let path = datadir::stream_file(&self.engine.settings.config().dir);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(error) => return tracing::warn!("{}: {error}", path.display()),
         };
-        match self.restored(store, &text) {
+        match self.restored(store, &text, kept) {
             Ok(backlog) => {
                 let at = backlog.points[0];
                 store.begin_to_state();
@@ -215,13 +219,15 @@ impl Replication {
         }
     }
 
-    fn restored(&self, store: &Store, text: &str) -> Result<Backlog, String> {
+    fn restored(&self, store: &Store, text: &str, kept: Option<Hold>) -> Result<Backlog, String> {
         if store.follows() || self.engine.group.is_member() {
             return Err("the data are another server's".into());
         }
         let (salt, history, at) = parse(text).ok_or("the file of the stream cannot be read")?;
         let log = store.log();
+        // Two holds, of which the first one was there before anything could go.
         let hold = log.hold_after(at.index).ok_or("the log does not go back so far")?;
+        drop(kept);
         if log.histories().shared_through(history, at.index) != Some(at.index) {
             return Err("the data are others by now".into());
         }
@@ -335,6 +341,12 @@ fn parse(text: &str) -> Option<(History, History, Point)> {
         number => Some(number.parse().ok()?),
     };
     (lines.next()? == "end").then_some((salt, history, Point { index, offset, database }))
+}
+
+/// Returns the record behind which an earlier process's log is to be kept, if a Redis has followed it.
+pub fn kept_after(dir: &Path) -> Option<Index> {
+    let text = std::fs::read_to_string(datadir::stream_file(dir)).ok()?;
+    parse(&text).map(|(_, _, at)| at.index)
 }
 
 fn write(dir: &Path, text: &str) -> io::Result<()> {

@@ -30,6 +30,9 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Places of the stream that are on their way, at most: behind that, an acknowledgement counts for fewer records.
 const PLACES_MAX: usize = 4096;
 
+/// How many times as long as usual a replica is waited for that loads the data.
+const LOADING_TIMES: u32 = 6;
+
 /// The time between looks at what a group has agreed on.
 const GROUP_LOOK: Duration = Duration::from_millis(10);
 
@@ -371,8 +374,11 @@ impl Listener<'_> {
                 Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection")),
                 Ok(_) => heard = Instant::now(),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    // One that has asked by SYNC may never say anything.
-                    if !self.is_old && heard.elapsed() > self.replication.timeout() {
+                    // One that has asked by SYNC may never say anything, and one that has all data on its way to it, and
+                    // loads them, says little.
+                    let has_said = self.acknowledges.load(Ordering::Acquire);
+                    let patience = self.replication.timeout() * if has_said { 1 } else { LOADING_TIMES };
+                    if !self.is_old && heard.elapsed() > patience {
                         return Err(Error::new(ErrorKind::TimedOut, "it acknowledges nothing"));
                     }
                 }

@@ -12,6 +12,6 @@ mod payload;
 mod relay;
 mod request;
 
-pub use backlog::Backlog;
+pub use backlog::{Backlog, kept_after};
 pub use feed::RedisFeed;
 pub use request::Asked;
