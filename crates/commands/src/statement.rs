@@ -41,12 +41,22 @@ pub fn end_waiting(txn: &mut Txn<'_>, before: Option<Before>) {
 #[cold]
 fn state_command(txn: &mut Txn<'_>, before: &Before, database: u32, args: Args<'_>) {
     if txn.lacks_statement(before) {
-        let mut text = Vec::new();
-        write::array_len(&mut text, args.len());
-        args.iter_from(0).for_each(|arg| write::bulk(&mut text, arg));
-        txn.state_in(database, &[&text]);
+        state_words(txn, database, args.iter_from(0));
     }
-    state_expired(txn, before);
+    if txn.has_unstated() {
+        state_expired(txn, before);
+    }
+}
+
+/// States a command of these words.
+fn state_words<'w>(txn: &mut Txn<'_>, database: u32, words: impl ExactSizeIterator<Item = &'w [u8]> + Clone) {
+    let bytes =
+        write::length_bytes(words.len()) + words.clone().map(|word| write::bulk_bytes(word.len())).sum::<usize>();
+    let bytes = u32::try_from(bytes).expect("a request is shorter than 4 GiB");
+    txn.state_in(database, bytes, |text| {
+        write::array_len(text, words.len());
+        words.for_each(|word| write::bulk(text, word));
+    });
 }
 
 /// States that the keys and fields that were found expired are gone, before what the command says itself.
@@ -75,7 +85,7 @@ pub(crate) fn state(txn: &mut Txn<'_>, words: &[&[u8]]) {
 
 #[cold]
 fn state_in(txn: &mut Txn<'_>, database: u32, words: &[&[u8]]) {
-    txn.state_in(database, &[&encode(words)]);
+    state_words(txn, database, words.iter().copied());
 }
 
 /// Returns a command as it is sent.

@@ -143,10 +143,22 @@ impl Body {
     /// Says in words of the writer's own what the other effects do, for readers of the log. `database` is where it is
     /// said of; `None` is nowhere.
     pub fn statement(&mut self, database: Option<u32>, text: &[&[u8]]) {
+        self.statement_of(database, total(text), |bytes| text.iter().for_each(|part| bytes.extend_from_slice(part)));
+    }
+
+    /// As `statement`, of so many bytes, which `add` adds to the body.
+    ///
+    /// # Panics
+    /// They are not as many.
+    pub fn statement_of(&mut self, database: Option<u32>, text_bytes: u32, add: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.reserve(11 + text_bytes as usize);
         self.bytes.push(STATEMENT);
         self.varint(database.map_or(0, |database| u64::from(database) + 1));
-        self.varint(total(text).into());
-        self.parts(text);
+        self.varint(text_bytes.into());
+        let end = self.bytes.len() + text_bytes as usize;
+        add(&mut self.bytes);
+        assert_eq!(self.bytes.len(), end, "a statement has as many bytes as it says");
+        assert!(u32::try_from(end).is_ok(), "a body is shorter than 4 GiB");
     }
 
     /// The counter changes by `delta`: fixed at commit and never derived again.

@@ -10,6 +10,18 @@ use crate::{Bytes, Protocol};
 /// The length line of an aggregate or a bulk string has at most this many bytes: the type, 20 digits, CRLF.
 const LENGTH_LINE_BYTES_MAX: usize = 23;
 
+/// Returns the bytes of the length line of an array, or of a bulk string, of this length.
+#[inline]
+pub fn length_bytes(len: usize) -> usize {
+    3 + len.checked_ilog10().unwrap_or(0) as usize + 1
+}
+
+/// Returns the bytes of a bulk string of this length.
+#[inline]
+pub fn bulk_bytes(len: usize) -> usize {
+    length_bytes(len) + len + 2
+}
+
 /// `*n`: `len` elements follow.
 #[inline]
 pub fn array_len(out: &mut Vec<u8>, len: usize) {

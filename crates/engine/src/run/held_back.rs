@@ -64,6 +64,9 @@ impl WorkerState {
             // A wait that the client asked for is not the server's time.
             session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
             engine.blocked.add(session.id, self.inbox.clone());
+            if !held.wait.is_satisfied(held.reached(engine)) {
+                engine.ask_for_acknowledgements();
+            }
         }
         self.stay_blocked(engine, session, held, None, out)
     }

@@ -56,8 +56,8 @@ impl Replication {
     pub fn watch(self: &Arc<Self>, store: &Store) {
         let progress = self.progress.clone();
         store.log().on_advance(Arc::new(move || progress.note_advance()));
-        // A store that is opened again has no stream: whoever follows gets all data.
         drop(store.log().take_kept());
+        self.expect_stated(store);
     }
 
     /// Serves a replica's connection, whose request has these words; `read` has come behind them, and it is logged in

@@ -54,10 +54,10 @@ impl Txn<'_> {
         Before(self.overlay.mark())
     }
 
-    /// Adds a statement about a database, in parts.
-    pub fn state_in(&mut self, database: u32, text: &[&[u8]]) {
+    /// Adds a statement about a database, of so many bytes, which `add` adds to what is there.
+    pub fn state_in(&mut self, database: u32, bytes: u32, add: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.states, "the caller asks whether somebody wants to hear it");
-        self.overlay.statements().statement(Some(database), text);
+        self.overlay.statements().statement_of(Some(database), bytes, add);
     }
 
     /// Notes that the command has nothing to say of what it does.
@@ -69,6 +69,11 @@ impl Txn<'_> {
     pub fn lacks_statement(&self, before: &Before) -> bool {
         let now = self.overlay.mark();
         !self.is_silent && before.0.has_written(&now) && before.0.statements() == now.statements()
+    }
+
+    /// Returns whether keys were found expired that nothing was said of yet.
+    pub fn has_unstated(&self) -> bool {
+        !self.unstated.is_empty()
     }
 
     /// Returns the keys that were found expired before the command or by it, if the command has written or said

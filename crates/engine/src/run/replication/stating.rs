@@ -39,6 +39,14 @@ impl Engine {
         }
     }
 
+    /// Asks each Redis that follows to say at once how far it has come: unasked, it does once a second.
+    pub(crate) fn ask_for_acknowledgements(&self) {
+        if let Some(store) = self.store().filter(|store| store.states()) {
+            // Where the log has no room, the answer comes within a second.
+            let _ = store.put_statement(&statement::encode(&[b"REPLCONF", b"GETACK", b"*"]), Mode::Memory);
+        }
+    }
+
     /// Says something to each Redis that follows, beside what is done to the data. May wait for the disk.
     ///
     /// # Errors

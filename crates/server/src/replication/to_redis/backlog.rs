@@ -103,6 +103,8 @@ impl Replication {
         if let Some(backlog) = self.backlog().as_ref().filter(|backlog| backlog.is_of(version, term)) {
             return Ok(backlog.points[0].index);
         }
+        // One that is there still is another term's: nobody is to end it from here on.
+        *self.backlog() = None;
         let hold = store.log().hold();
         let index = self.engine.begin_to_state()?;
         let (points, acknowledged) = (vec![Point { index, offset: 0, database: None }], BTreeMap::new());
@@ -188,12 +190,21 @@ impl Replication {
             () => return,
         };
         tracing::info!("the log says no more what is done for a Redis that follows: {why}");
-        if found.version == version {
+        let is_of_store = found.version == version;
+        // In this order: what the file names is said, also by whoever starts after a crash.
+        self.remove_backlog();
+        if is_of_store {
             self.engine.end_to_state();
         }
         *backlog = None;
-        drop(backlog);
-        self.remove_backlog();
+    }
+
+    /// Ends the stream where a store is about to serve that does not say what it does.
+    pub(in crate::replication) fn expect_stated(&self, store: &Store) {
+        if !store.states() {
+            *self.backlog() = None;
+            self.remove_backlog();
+        }
     }
 
     /// Goes on with the stream of an earlier process, before anything runs.
@@ -258,11 +269,11 @@ impl Replication {
     }
 
     fn remove_backlog(&self) {
-        let path = datadir::stream_file(&self.engine.settings.config().dir);
-        if let Err(error) = std::fs::remove_file(&path)
-            && error.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!("{}: {error}", path.display());
+        let dir = &self.engine.settings.config().dir;
+        let path = datadir::stream_file(dir);
+        match std::fs::remove_file(&path).and_then(|()| datadir::sync_dir(dir)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => tracing::warn!("{}: {error}", path.display()),
+            _ => {}
         }
     }
 

@@ -33,6 +33,9 @@ const PLACES_MAX: usize = 4096;
 /// How many times as long as usual a replica is waited for that loads the data.
 const LOADING_TIMES: u32 = 6;
 
+/// How long commands are gathered behind those that were sent.
+const GATHER: Duration = Duration::from_micros(500);
+
 /// The time between looks at what a group has agreed on.
 const GROUP_LOOK: Duration = Duration::from_millis(10);
 
@@ -283,10 +286,14 @@ impl Sender<'_> {
                     }
                 }
             }
-            if !out.is_empty() {
-                spoken = Instant::now();
-            }
+            let has_spoken = !out.is_empty();
             self.send(&mut out, at)?;
+            if has_spoken {
+                spoken = Instant::now();
+                // More is on its way, as a rule: to be woken for each tick of an event loop costs it more than to wait.
+                std::thread::sleep(GATHER);
+                continue;
+            }
             let ping = Duration::from_secs(self.replication.engine.settings.config().replication.ping_s.into());
             if spoken.elapsed() >= ping {
                 spoken = Instant::now();

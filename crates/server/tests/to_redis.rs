@@ -1,0 +1,450 @@
+//! A Redis follows this server: all data, then what is done, after breaks from where it was. Beside a real redis-server
+//! 7.0, redis-cli, and replicas that a test makes up. `haypile-harness psync --back` does this with generated commands,
+//! kills and cuts.
+
+mod process;
+
+use haypile_commands::Table;
+use haypile_commands::table::Access;
+use process::following::{DEBUG, field, print_log, replica_of, wait_for_link};
+use process::redis::redis;
+use process::{Client, Server, TempDir, free_port, request, wait_until};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+/// Has a redis-server follow, and waits until it does.
+fn follow(replica: &Server, port: u16) {
+    assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK\r\n");
+    wait_for_link(replica);
+}
+
+/// Waits until a redis-server has all, and compares what there is and until when.
+fn is_equal(master: &Server, replica: &Server) {
+    let (mut of_master, mut of_replica) = (master.client(), replica.client());
+    // A write, so that there is something to wait for.
+    of_master.ask("INCR fence");
+    assert_eq!(of_master.ask("WAIT 1 20000"), ":1\r\n");
+    for database in 0..16 {
+        let digest = |client: &mut Client<TcpStream>| {
+            client.ask(&format!("SELECT {database}"));
+            let mut keys: Vec<String> = client.ask("KEYS *").lines().skip(1).map(str::to_owned).collect();
+            keys.retain(|line| !line.starts_with('$'));
+            keys.sort();
+            let about = |client: &mut Client<TcpStream>, key: &String| {
+                // The fingerprint of a hash has the deadlines of its fields, which a Redis of 7.0 does not have.
+                let is_hash = client.ask_words(&[b"TYPE", key.as_bytes()]) == "+hash\r\n";
+                let value: [&[&[u8]]; 2] =
+                    [&[b"DEBUG", b"DIGEST-VALUE", key.as_bytes()], &[b"HGETALL", key.as_bytes()]];
+                let mut value: Vec<String> =
+                    client.ask_words(value[usize::from(is_hash)]).lines().map(str::to_owned).collect();
+                value.sort();
+                (value, client.ask_words(&[b"PEXPIRETIME", key.as_bytes()]))
+            };
+            keys.into_iter().map(|key| (about(client, &key), key)).collect::<Vec<_>>()
+        };
+        assert_eq!(digest(&mut of_replica), digest(&mut of_master), "database {database}");
+    }
+}
+
+/// Returns how often the server has sent all data.
+fn sent_all(log: &str) -> usize {
+    log.matches("a Redis, gets all data").count()
+}
+
+/// A server whose output a test reads.
+fn logged(dir: &TempDir, port: u16, more: &[&str]) -> Server {
+    let log = dir.path().join("server.log");
+    Server::start_at(dir.path(), port, &[&DEBUG[..], &["--logfile", log.to_str().expect("a path")], more].concat())
+}
+
+fn log_of(dir: &TempDir) -> String {
+    std::fs::read_to_string(dir.path().join("server.log")).expect("it has a log")
+}
+
+/// One call of each command that writes, each on keys of its own and with what makes them: lines whose last command is
+/// the one that is looked at.
+const CALLS: &str = "
+    SET s1 ab;APPEND s1 c|SETBIT s2 7 1|BITFIELD s3 SET u8 0 200 INCRBY u8 0 100|SET s4 a;BITOP NOT s5 s4
+    RPUSH l1 a b c;BLMOVE l1 l2 LEFT RIGHT 1|RPUSH l3 a b c;BLMOVEM l3 l4 LEFT LEFT 1 COUNT 2 BULK|RPUSH l5 a b c;BLMPOP 1 2 none l5 RIGHT COUNT 2
+    RPUSH l6 a b;BLPOP none l6 1|RPUSH l7 a b;BRPOP l7 1|RPUSH l8 a b;BRPOPLPUSH l8 l9 1|ZADD z1 1 a 2 b;BZMPOP 1 1 z1 MAX COUNT 1
+    ZADD z2 1 a 2 b;BZPOPMIN z2 1|ZADD z3 1 a 2 b;BZPOPMAX none z3 1|SET s6 v EX 5000;COPY s6 s7 DB 3|INCR n1;DECR n1|DECRBY n2 5
+    SET s8 v;DEL s8|SET s9 v;DELEX s9 IFEQ v|SET s10 v;EXPIRE s10 1000|SET s11 v;EXPIREAT s11 9999999999|SELECT 5;SET x 1;SELECT 0;SWAPDB 5 6
+    SELECT 7;SET x 1;FLUSHDB;SELECT 0|GEOADD g1 13.3 38.1 a 15.0 37.5 b|GEORADIUS g1 13 38 500 km STORE g2|GEORADIUSBYMEMBER g1 a 500 km STOREDIST g3
+    GEOSEARCHSTORE g4 g1 FROMMEMBER a BYRADIUS 500 km|SET s12 v;GETDEL s12|SET s13 v;GETEX s13 EX 1000|SET s14 v EX 100;GETEX s14 PERSIST
+    SET s15 v;GETEX s15 PXAT 1|SET s16 v;GETSET s16 w|HSET h1 a 1 b 2;HDEL h1 a|HSET h2 a 1 b 2;HEXPIRE h2 1000 FIELDS 1 a|HSET h3 a 1 b 2;HEXPIREAT h3 1 FIELDS 1 a
+    HSET h4 a 1 b 2;HGETDEL h4 FIELDS 2 a none|HSET h5 a 1;HGETEX h5 EX 1000 FIELDS 1 a|HSET h6 a 1 b 2;HGETEX h6 PXAT 1 FIELDS 1 b
+    HINCRBY h7 n 5|HINCRBYFLOAT h8 n 1.5|HMSET h9 a 1 b 2|HSET h10 a 1;HPEXPIRE h10 100000 FIELDS 1 a;HPERSIST h10 FIELDS 1 a|HPEXPIRE h10 100000 FIELDS 1 a
+    HPEXPIREAT h10 9999999999000 FIELDS 1 a|HSET h11 a 1|HSETEX h12 EX 1000 FIELDS 2 a 1 b 2|HSETNX h13 a 1|INCR n3|INCRBY n4 7|INCRBYFLOAT n5 1.25
+    SET n6 5 EX 1000;INCREX n6 BYINT 3 UBOUND 7 SATURATE EX 2000|RPUSH l10 a c;LINSERT l10 BEFORE c b|RPUSH l11 a b;LMOVE l11 l11 LEFT RIGHT
+    RPUSH l12 a b c d;LMOVEM l12 l13 LEFT RIGHT COUNT 3 OBO|RPUSH l14 a b c;LMOVEM l14 l14 RIGHT RIGHT COUNT 3 OBO|RPUSH l15 a b;LMPOP 2 none l15 LEFT COUNT 5
+    RPUSH l16 a b;LPOP l16|LPUSH l17 a|LPUSHX l17 b|RPUSH l18 a b a;LREM l18 0 a|RPUSH l19 a b;LSET l19 0 x|RPUSH l20 a b c;LTRIM l20 1 1|SET s17 v;MOVE s17 4
+    MSET s18 a s19 b|MSETNX s20 a s21 b|MSETEX 2 s22 a s23 b EX 1000|SET s24 v EX 10;PERSIST s24|SET s25 v;PEXPIRE s25 100000|SET s26 v;PEXPIREAT s26 1
+    PFADD p1 a b c|PFADD p2 c d;PFMERGE p3 p1 p2|PFADD p4 a;PFDEBUG TODENSE p4|PSETEX s27 100000 v|SET s28 v;RENAME s28 s29|SET s30 v;RENAMENX s30 s31
+    RPUSH l21 a b;RPOP l21 2|RPUSH l22 a b;RPOPLPUSH l22 l23|RPUSH l24 a|RPUSHX l24 b|SADD t1 a b c|SADD t2 b;SDIFFSTORE t3 t1 t2|SETEX s32 1000 v|SETNX s33 v|SET s34 v XX GET|SET s35 v NX PX 50000
+    SETRANGE s36 5 v|SINTERSTORE t4 t1 t2|SMOVE t1 t5 c|RPUSH l25 3 1 2;SORT l25 STORE l26|SADD t6 a b c d e f;SPOP t6|SADD t7 a b c d e f;SPOP t7 4|SADD t8 a b;SPOP t8 9
+    SADD t9 a b;SREM t9 a|SUNIONSTORE t10 t1 t2|SET s37 v;UNLINK s37 none|ZADD z4 1 a 2 b|ZADD z5 1 a;ZDIFFSTORE z6 2 z4 z5|ZINCRBY z4 1.5 a|ZINTERSTORE z7 2 z4 z5 WEIGHTS 2 3
+    ZADD z8 1 a 2 b;ZMPOP 1 z8 MIN|ZADD z9 1 a 2 b;ZPOPMAX z9|ZADD z10 1 a 2 b;ZPOPMIN z10 1|ZRANGESTORE z11 z4 0 0|ZADD z12 1 a 2 b;ZREM z12 a|ZADD z13 0 a 0 b;ZREMRANGEBYLEX z13 [a [a
+    ZADD z14 1 a 2 b;ZREMRANGEBYRANK z14 0 0|ZADD z15 1 a 2 b;ZREMRANGEBYSCORE z15 2 3|ZUNIONSTORE z16 2 z4 z5 AGGREGATE MAX
+    XADD x1 * f v|XADD x1 NOMKSTREAM MAXLEN = 1 * f w|XADD x2 1-1 f v;XADD x2 2-1 f v;XGROUP CREATE x2 g 0;XREADGROUP GROUP g alice COUNT 1 STREAMS x2 >|XREADGROUP GROUP g alice NOACK STREAMS x2 >
+    XREADGROUP GROUP g alice STREAMS x2 0|XCLAIM x2 g bob 0 1-1|XAUTOCLAIM x2 g carol 0 0|XNACK x2 g FAIL IDS 1 1-1|XGROUP CREATECONSUMER x2 g dave|XGROUP DELCONSUMER x2 g dave
+    XGROUP SETID x2 g 1-1|XCLAIM x2 g bob 0 9-9 LASTID 2-1|XACK x2 g 1-1|XDEL x2 1-1|XGROUP DESTROY x2 g|XADD x3 1-1 f v;XADD x3 2-1 f v;XTRIM x3 MAXLEN ~ 1|XTRIM x3 MAXLEN 1|XSETID x3 9-9
+    XADD x4 1-1 f v;XADD x4 2-1 f v;XGROUP CREATE x4 g 0;XREADGROUP GROUP g alice STREAMS x4 >;XACKDEL x4 g KEEPREF IDS 1 1-1|XDELEX x4 ACKED IDS 1 2-1|XDELEX x4 KEEPREF IDS 1 2-1
+    XADD x5 IDMP p a * f v|XADD x5 IDMP p a * f v|XCFGSET x5 IDMP-DURATION 10|XADD x6 1-1 f v;XIDMPRECORD x6 p a 1-1|XADD x7 1-1 f v;XADD x7 2-1 f v;XTRIM x7 MAXLEN 1 ACKED
+    RESTORE r1 0 \\x00\\x01a\\x0b\\x00\\xbb\\x44\\xd0\\x9a\\xf5\\x0f\\x0c\\x0a|FUNCTION FLUSH|FUNCTION DELETE none|FUNCTION RESTORE x|FUNCTION LOAD x|SET s38 v EX 100;SET s38 w KEEPTTL|FLUSHALL ASYNC
+";
+
+#[test]
+fn what_each_command_does_arrives_whatever_the_command() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let (master, replica) = (Server::start(dir.path(), &DEBUG), redis(&other, &[]));
+    follow(&replica, master.port);
+    let mut client = master.client();
+    let mut called = BTreeSet::new();
+    let lines = CALLS.split('\n').flat_map(|line| line.trim().split('|')).filter(|line| !line.is_empty());
+    for line in lines {
+        for command in line.split(';') {
+            let reply = client.ask(command);
+            // Some are refused, and then nothing may arrive either.
+            if let Some((name, _)) = command.split_once(' ').or(Some((command, ""))) {
+                called.insert(name.to_ascii_lowercase());
+            }
+            assert!(!reply.contains("unknown command") && !reply.contains("wrong number"), "{command}: {reply}");
+        }
+        if line.contains("FLUSHALL") || called.len() % 16 == 0 {
+            is_equal(&master, &replica);
+        }
+    }
+    is_equal(&master, &replica);
+    let table = Table::new();
+    let writes: BTreeSet<String> = table
+        .iter()
+        .flat_map(|(_, entry)| std::iter::once(entry).chain(table.subcommands(entry)))
+        .filter(|entry| matches!(entry.command.access, Access::Write | Access::Exclusive))
+        .map(|entry| entry.full_name.split('|').next().expect("a name").to_owned())
+        .collect();
+    let of_others = ["eval", "evalsha", "fcall", "migrate", "restore-asking"].map(str::to_owned).into();
+    let missing: Vec<_> = writes.difference(&called).filter(|name| !BTreeSet::contains(&of_others, *name)).collect();
+    assert_eq!(missing, Vec::<&String>::new(), "each command that writes is among the calls");
+}
+
+#[test]
+fn scripts_blocks_functions_and_messages_arrive() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let (master, replica) = (Server::start(dir.path(), &DEBUG), redis(&other, &[]));
+    let mut client = master.client();
+    let library =
+        "#!lua name=mine\nredis.register_function('twice', function(k, a) return redis.call('INCRBY', k[1], 2) end)";
+    assert_eq!(client.ask_words(&[b"FUNCTION", b"LOAD", library.as_bytes()]), "$4\r\nmine\r\n");
+    follow(&replica, master.port);
+    let mut listener = replica.client();
+    listener.ask("SUBSCRIBE news");
+    let second =
+        "#!lua name=other\nredis.register_function('thrice', function(k, a) return redis.call('INCRBY', k[1], 3) end)";
+    assert_eq!(client.ask_words(&[b"FUNCTION", b"LOAD", second.as_bytes()]), "$5\r\nother\r\n");
+    let script = "redis.call('SET', KEYS[1], 1) redis.call('SELECT', 7) redis.pcall('SET', KEYS[1], 'x') \
+        redis.pcall('INCR', KEYS[1]) redis.call('SPOP', 'none') redis.call('SELECT', 0) return redis.call('INCR', KEYS[1])";
+    assert_eq!(client.ask_words(&[b"EVAL", script.as_bytes(), b"1", b"scripted"]), ":2\r\n");
+    for (command, reply) in [
+        ("FCALL twice 1 counter", ":2\r\n"),
+        ("FCALL thrice 1 counter", ":5\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("INCR counter", "+QUEUED\r\n"),
+        ("SELECT 5", "+QUEUED\r\n"),
+        ("LPUSH list x", "+QUEUED\r\n"),
+        ("INCR list", "+QUEUED\r\n"),
+        ("SPOP none", "+QUEUED\r\n"),
+    ] {
+        assert_eq!(client.ask(command), reply, "{command}");
+    }
+    assert!(client.ask("EXEC").starts_with("*5\r\n:6\r\n+OK\r\n:1\r\n-WRONGTYPE"));
+    assert_eq!(client.ask("PUBLISH news hello"), ":0\r\n");
+    assert!(listener.reply().ends_with("$4\r\nnews\r\n$5\r\nhello\r\n"));
+    // A client that waits is served by another one's push: a push and a pop there.
+    let mut waits = master.client();
+    waits.send(&request(&[b"BLPOP", b"queue", b"0"]));
+    wait_until("it waits", || client.info("blocked_clients") == "1");
+    client.ask("SELECT 0");
+    assert_eq!(client.ask("RPUSH queue one two"), ":2\r\n");
+    assert_eq!(waits.reply(), "*2\r\n$5\r\nqueue\r\n$3\r\none\r\n");
+    is_equal(&master, &replica);
+    let mut of_replica = replica.client();
+    assert_eq!(of_replica.ask("LRANGE queue 0 -1"), "*1\r\n$3\r\ntwo\r\n");
+    assert_eq!(of_replica.ask("FUNCTION LIST"), client.ask("FUNCTION LIST"));
+    assert!(of_replica.ask("FUNCTION LIST").contains("thrice"));
+    // A block arrives as one: the replica has counted it so.
+    let calls = of_replica.ask("INFO commandstats");
+    assert!(
+        calls.contains("cmdstat_exec") && !calls.contains("cmdstat_eval") && !calls.contains("cmdstat_blpop"),
+        "{calls}"
+    );
+}
+
+#[test]
+fn a_key_that_is_found_expired_is_deleted_there_before_it_is_written_anew() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let (master, replica) = (Server::start(dir.path(), &DEBUG), redis(&other, &[]));
+    let mut client = master.client();
+    assert_eq!(client.ask("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+    for command in [
+        "SET a 5 PX 1",
+        "SET b 5 PX 1",
+        "SADD c x",
+        "PEXPIRE c 1",
+        "SADD d y",
+        "HSET h old 1 kept 2",
+        "HPEXPIRE h 1 FIELDS 1 old",
+        "HSET whole f 1",
+        "HPEXPIRE whole 1 FIELDS 1 f",
+        "SET gone v PX 1",
+        "SET persisting v PX 100000",
+    ] {
+        assert!(!client.ask(command).starts_with('-'), "{command}");
+    }
+    follow(&replica, master.port);
+    // What was expired came all the same: only its master says when a key goes.
+    for (command, reply) in [
+        ("INCR a", ":1\r\n"),
+        ("SETNX b new", ":1\r\n"),
+        ("SUNIONSTORE e c d", ":1\r\n"),
+        ("HSETNX h old again", ":1\r\n"),
+        ("HINCRBY whole f 7", ":7\r\n"),
+        ("PERSIST persisting", ":1\r\n"),
+    ] {
+        assert_eq!(client.ask(command), reply, "{command}");
+    }
+    let gone = |client: &mut Client<TcpStream>| {
+        client.ask("MGET a b gone") + &client.ask("HGETALL h") + &client.ask("EXISTS c")
+    };
+    wait_until("it is the same there", || gone(&mut replica.client()) == gone(&mut master.client()));
+    assert_eq!(client.ask("DEBUG SET-ACTIVE-EXPIRE 1"), "+OK\r\n");
+    client.ask("HPEXPIRE h 1 FIELDS 1 kept");
+    wait_until("the rest has expired", || client.ask("HLEN h") == ":1\r\n");
+    is_equal(&master, &replica);
+    assert_eq!(replica.client().ask("HLEN h"), ":1\r\n");
+}
+
+#[test]
+fn after_breaks_kills_and_stops_a_redis_goes_on_from_where_it_was() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let mut master = logged(&dir, free_port(), &[]);
+    let replica = redis(&other, &[]);
+    master.client().ask("SET before 1");
+    follow(&replica, master.port);
+    for round in 0..6 {
+        let mut client = master.client();
+        for _ in 0..300 {
+            client.ask("INCR counter");
+            client.ask("RPUSH list x");
+        }
+        let port = master.port;
+        match round % 3 {
+            0 => {
+                master.kill_now();
+                master = logged(&dir, port, &[]);
+            }
+            1 => {
+                drop(client);
+                master.stop();
+                master = logged(&dir, port, &[]);
+            }
+            _ => assert_eq!(client.ask("CLIENT KILL TYPE replica"), ":1\r\n"),
+        }
+        wait_for_link(&replica);
+    }
+    is_equal(&master, &replica);
+    assert_eq!(replica.client().ask("LLEN list"), ":1800\r\n");
+    assert_eq!(sent_all(&log_of(&dir)), 1, "{}", log_of(&dir));
+    // Who has left for longer than the log is kept gets all data; and nothing is said any more until then.
+    let mut client = master.client();
+    assert_eq!(replica.client().ask("REPLICAOF NO ONE"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG SET repl-backlog-ttl 1"), "+OK\r\n");
+    wait_until("the stream has ended", || log_of(&dir).contains("says no more what is done"));
+    assert_eq!(dir.path().join("haypile.stream").exists(), false);
+    client.ask("SET unsaid 1");
+    follow(&replica, master.port);
+    is_equal(&master, &replica);
+    assert_eq!(sent_all(&log_of(&dir)), 2);
+    drop(client);
+    master.stop();
+    let log = print_log(dir.path());
+    let unsaid = log.lines().find(|line| line.contains("put") && line.contains("unsaid")).expect("it is there");
+    assert!(!unsaid.contains("statement"), "{unsaid}");
+}
+
+#[test]
+fn another_lineage_of_data_is_never_gone_on_with() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let (master, replica) = (logged(&dir, free_port(), &[]), redis(&other, &[]));
+    follow(&replica, master.port);
+    master.client().ask("SET a 1");
+    is_equal(&master, &replica);
+    // The replica's own writes are in a stream of its own.
+    let mut of_replica = replica.client();
+    of_replica.ask("REPLICAOF NO ONE");
+    of_replica.ask("SET own 1");
+    follow(&replica, master.port);
+    is_equal(&master, &replica);
+    assert_eq!((sent_all(&log_of(&dir)), &*of_replica.ask("EXISTS own")), (2, ":0\r\n"));
+    // A lie about how far it has come, in this server's own stream.
+    let id = field(&mut of_replica, "master_replid");
+    for (id, offset) in
+        [(&*id, "99999999"), (&*id, "9223372036854775807"), (&"0".repeat(40), "1"), ("?", "5"), ("é", "1")]
+    {
+        let mut liar = TcpStream::connect(("127.0.0.1", master.port)).expect("it listens");
+        liar.write_all(&request(&[b"PSYNC", id.as_bytes(), offset.as_bytes()])).expect("it is taken");
+        let mut line = [0; 12];
+        liar.read_exact(&mut line).expect("it is answered");
+        assert_eq!(&line, b"+FULLRESYNC ", "{id} {offset}");
+    }
+    // From the same stream's beginning, all of it comes again.
+    let mut early = TcpStream::connect(("127.0.0.1", master.port)).expect("it listens");
+    early.write_all(&request(&[b"PSYNC", id.as_bytes(), b"1"])).expect("it is taken");
+    let mut line = [0; 10];
+    early.read_exact(&mut line).expect("it is answered");
+    assert!(&line == b"+CONTINUE\r" || &line == b"+FULLRESYN", "{line:?}");
+}
+
+#[test]
+fn the_tools_of_redis_get_the_data_and_the_stream() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    assert_eq!(client.ask("CONFIG SET requirepass secret"), "+OK\r\n");
+    assert_eq!(client.ask("AUTH secret"), "+OK\r\n");
+    for number in 0..500 {
+        client.ask(&format!("SET key:{number} {number}"));
+    }
+    client.ask("HSET hash f v g w");
+    client.ask("HPEXPIRE hash 1000000 FIELDS 1 f");
+    let port = master.port.to_string();
+    let file = other.path().join("dump.rdb");
+    let cli = |more: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &port, "-a", "secret", "--no-auth-warning"]).args(more).stdin(Stdio::null());
+        command
+    };
+    let fetched = cli(&["--rdb", file.to_str().expect("a path")]).output().expect("redis-cli is installed");
+    assert!(fetched.status.success(), "{fetched:?}");
+    let loaded = redis(&other, &["--dbfilename", "dump.rdb"]);
+    wait_until("it has loaded", || loaded.client().ask("DBSIZE") == ":501\r\n");
+    assert_eq!(loaded.client().ask("HGETALL hash"), client.ask("HGETALL hash"));
+    // --replica shows the stream as it comes, by SYNC.
+    let mut shown = cli(&["--replica"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it is installed");
+    let mut output = shown.stdout.take().expect("it is piped");
+    wait_until("it follows", || client.ask("CLIENT LIST TYPE replica").contains("flags=S"));
+    let reader = std::thread::spawn(move || {
+        let (mut seen, mut piece) = (String::new(), [0; 4096]);
+        while !seen.contains("from the stream") {
+            match output.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => seen.push_str(&String::from_utf8_lossy(&piece[..read])),
+            }
+        }
+        seen
+    });
+    wait_until("it has all data", || field(&mut client, "slave0").contains("online"));
+    client.ask_words(&[b"SET", b"told", b"from the stream"]);
+    let seen = reader.join().expect("it reads");
+    shown.kill().expect("it runs");
+    shown.wait().expect("it ends");
+    assert!(seen.contains("told") && seen.contains("from the stream"), "{seen}");
+    // Who does not know the mark at the end gets the length before.
+    let mut plain = TcpStream::connect(("127.0.0.1", master.port)).expect("it listens");
+    plain.write_all(&[request(&[b"AUTH", b"secret"]), request(&[b"SYNC"])].concat()).expect("it is taken");
+    let mut head = Vec::new();
+    while !head.ends_with(b"REDIS") {
+        let mut byte = [0];
+        plain.read_exact(&mut byte).expect("the data come");
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let length = head.trim_start_matches("+OK\r\n").trim_start().trim_start_matches('$').split("\r\n").next();
+    let length: usize =
+        length.and_then(|length| length.parse().ok()).unwrap_or_else(|| panic!("no length in {head:?}"));
+    let mut rest = vec![0; length - 5];
+    plain.read_exact(&mut rest).expect("as much as was told");
+    client.ask("SET behind 1");
+    let mut next = [0; 4];
+    plain.read_exact(&mut next).expect("commands follow");
+    assert_eq!(next[0], b'*');
+    assert!(client.ask("SYNC x").starts_with("-ERR wrong number"));
+    assert!(client.ask("PSYNC a b").starts_with("-ERR value is not an integer"));
+}
+
+#[test]
+fn a_redis_follows_by_way_of_a_replica() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &DEBUG);
+    master.client().ask("MSET a 1 b 2");
+    let between = replica_of(&master, &dirs[1], &DEBUG);
+    let replica = redis(&dirs[2], &[]);
+    follow(&replica, between.port);
+    master.client().ask("INCR a");
+    is_equal(&master, &replica);
+    let info = master.client().ask("INFO replication");
+    assert!(info.contains(&format!("ip=127.0.0.1,port={},state=online", replica.port)), "{info}");
+    // The replica leads, and says itself what it does.
+    assert_eq!(between.client().ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it takes writes", || between.client().ask("INCR a") == ":3\r\n");
+    assert_eq!(master.client().ask("CLIENT KILL TYPE replica"), ":1\r\n");
+    wait_until("the Redis follows it", || replica.client().ask("GET a") == "$1\r\n3\r\n");
+    is_equal(&between, &replica);
+}
+
+#[test]
+fn a_redis_counts_where_it_may_be_relied_on_and_nowhere_else() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &[&DEBUG[..], &["--min-replicas-to-write", "1"]].concat());
+    let mut client = master.client();
+    assert!(client.ask("SET a 1").starts_with("-NOREPLICAS"));
+    let replica = redis(&other, &[]);
+    follow(&replica, master.port);
+    wait_until("it is there", || client.ask("SET a 1") == "+OK\r\n");
+    assert_eq!(client.ask("WAIT 1 20000"), ":1\r\n");
+    assert!(client.ask("WAITAOF 0 1 50").ends_with(":0\r\n"), "it says nothing of its disk");
+    assert!(client.ask("FAILOVER").starts_with("-ERR FAILOVER requires connected replicas"));
+    assert!(client.ask("ROLE").contains(&replica.port.to_string()));
+    assert!(client.ask("CLIENT LIST TYPE replica").contains("flags=S"));
+    // A Redis promises nothing: not even this reply leaves in time.
+    let late = client.try_ask("CONFIG SET replicas-to-ack 1 replicas-to-ack-timeout 300").unwrap_or_default();
+    assert!(!late.starts_with("+OK"), "{late}");
+}
+
+#[test]
+fn who_does_not_read_or_talks_nonsense_holds_nobody_up() {
+    let dir = TempDir::new();
+    let master = Server::start(dir.path(), &[&DEBUG[..], &["--repl-timeout", "2"]].concat());
+    let mut client = master.client();
+    client.ask_words(&[b"SET", b"large", &vec![b'x'; 4 << 20]]);
+    let connect = |words: &[&[u8]]| {
+        let mut socket = TcpStream::connect(("127.0.0.1", master.port)).expect("it listens");
+        socket.write_all(&request(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])).expect("it is taken");
+        socket.write_all(&request(words)).expect("it is taken");
+        socket
+    };
+    let deaf: Vec<_> = (0..10).map(|_| connect(&[b"PSYNC", b"?", b"-1"])).collect();
+    let mut rude = connect(&[b"PSYNC", b"?", b"-1"]);
+    rude.write_all(b"*1000000\r\n$5\r\nhello\r\n").expect("it is taken");
+    for number in 0..1000 {
+        assert_eq!(client.ask(&format!("SET key:{number} v")), "+OK\r\n");
+    }
+    wait_until("they are given up", || field(&mut client, "connected_slaves") == "0");
+    drop((deaf, rude));
+    let other = TempDir::new();
+    let replica = redis(&other, &[]);
+    follow(&replica, master.port);
+    is_equal(&master, &replica);
+}
+
+#[test]
+fn a_server_without_a_log_refuses() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--engine", "memory"]);
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+    socket.write_all(&request(&[b"PSYNC", b"?", b"-1"])).expect("it is taken");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("it is answered");
+    assert!(answer.starts_with("-ERR a server with 'engine memory'"), "{answer}");
+}
