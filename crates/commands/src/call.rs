@@ -29,7 +29,7 @@ pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
             .in_transaction(&mut |txn| {
                 let (before, database) = (statement::begin(txn), txn.database());
                 let reply = run(txn, args)?;
-                statement::end(txn, before, database, args);
+                statement::end(txn, before, database, entry, args);
                 Ok(reply)
             })
             .map(Answer::from),

@@ -407,6 +407,20 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "what_is_refused_stops_the_stream_or_is_left_out_as_a_whole",
     },
     Difference {
+        commands: &["psync", "sync"],
+        what: "A Redis that follows is told nothing of deadlines of fields but the deletion of a field whose time has passed, nothing of \
+               the ids of producers of streams, and that an entry which XNACK has handed back is not pending. XDELEX, XACKDEL, XADD and \
+               XTRIM with `DELREF` or `ACKED` arrive as the whole stream.",
+        why: "Redis 7.0, which is to understand all of it, has no words for these.",
+        test: "what_each_command_does_arrives_whatever_the_command",
+    },
+    Difference {
+        commands: &["psync", "sync"],
+        what: "A Redis that follows does not count for `replicas-to-ack`, WAITAOF and FAILOVER.",
+        why: "It says what it has in memory, and may lose it.",
+        test: "a_redis_counts_where_it_may_be_relied_on_and_nowhere_else",
+    },
+    Difference {
         commands: &["replicaof", "slaveof"],
         what: "A replica takes no writes of clients: `replica-read-only no` is refused, at start and by CONFIG SET.",
         why: "A replica that has what its master has not can only be told from it by a second copy.",

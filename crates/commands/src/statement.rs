@@ -10,8 +10,9 @@
 
 use crate::args::Args;
 use crate::error::Result;
+use crate::lookup::Entry;
 use crate::transfer;
-use haypile_resp::{number, write};
+use haypile_resp::write;
 use haypile_store::{Before, Key, Txn, Unstated};
 use haypile_types::key;
 use smallvec::SmallVec;
@@ -24,9 +25,9 @@ pub fn begin(txn: &mut Txn<'_>) -> Option<Before> {
 
 /// States what a command has done, in its own words if it has not found others.
 #[inline]
-pub fn end(txn: &mut Txn<'_>, before: Option<Before>, database: u32, args: Args<'_>) {
+pub fn end(txn: &mut Txn<'_>, before: Option<Before>, database: u32, entry: &Entry, args: Args<'_>) {
     if let Some(before) = before {
-        state_command(txn, &before, database, args);
+        state_command(txn, &before, database, entry, args);
     }
 }
 
@@ -39,21 +40,31 @@ pub fn end_waiting(txn: &mut Txn<'_>, before: Option<Before>) {
 }
 
 #[cold]
-fn state_command(txn: &mut Txn<'_>, before: &Before, database: u32, args: Args<'_>) {
-    if txn.lacks_statement(before) {
-        state_words(txn, database, args.iter_from(0));
+fn state_command(txn: &mut Txn<'_>, before: &Before, database: u32, entry: &Entry, args: Args<'_>) {
+    if txn.lacks_statement(before) && is_known_to_old(entry.command.since) {
+        // By the name of the table: this server may call it otherwise.
+        let (name, word) =
+            entry.full_name.split_once('|').map_or((&*entry.full_name, None), |(of, word)| (of, Some(word)));
+        let own = std::iter::once(name).chain(word).map(str::as_bytes);
+        let words: SmallVec<[&[u8]; 8]> = own.chain(args.iter_from(1 + usize::from(word.is_some()))).collect();
+        state_words(txn, database, words.iter().copied());
     }
     if txn.has_unstated() {
         state_expired(txn, before);
     }
 }
 
+/// Whether Redis 7.0 knows a command that came with this version. A younger one that has found no other words has done
+/// nothing but to remove what had expired.
+fn is_known_to_old(since: &str) -> bool {
+    let mut numbers = since.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) <= (7, 0)
+}
+
 /// States a command of these words.
 fn state_words<'w>(txn: &mut Txn<'_>, database: u32, words: impl ExactSizeIterator<Item = &'w [u8]> + Clone) {
-    let bytes =
-        write::length_bytes(words.len()) + words.clone().map(|word| write::bulk_bytes(word.len())).sum::<usize>();
-    let bytes = u32::try_from(bytes).expect("a request is shorter than 4 GiB");
-    txn.state_in(database, bytes, |text| {
+    let of_words: usize = words.clone().map(|word| write::bulk_bytes(word.len())).sum();
+    txn.state_in(database, write::length_bytes(words.len()) + of_words, |text| {
         write::array_len(text, words.len());
         words.for_each(|word| write::bulk(text, word));
     });
@@ -113,6 +124,9 @@ pub fn state_deletion(txn: &mut Txn<'_>, name: &[u8]) {
 /// States the deadline of a key, or that it has none any more.
 #[inline]
 pub(crate) fn state_deadline(txn: &mut Txn<'_>, name: &[u8], deadline_ms: Option<u64>) {
+    if !txn.states() {
+        return;
+    }
     match deadline_ms {
         Some(ms) => state(txn, &[b"PEXPIREAT", name, &digits(ms)]),
         None => state(txn, &[b"PERSIST", name]),
@@ -121,9 +135,15 @@ pub(crate) fn state_deadline(txn: &mut Txn<'_>, name: &[u8], deadline_ms: Option
 
 /// Returns the digits of a number in a statement.
 pub(crate) fn digits(number: u64) -> SmallVec<[u8; 24]> {
-    let mut digits = Vec::new();
-    number::write_u64(&mut digits, number);
-    SmallVec::from_vec(digits)
+    let (mut digits, mut rest) = (SmallVec::new(), number);
+    loop {
+        digits.push(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            digits.reverse();
+            return digits;
+        }
+    }
 }
 
 /// States a whole value, whatever the command that runs has done to it.
@@ -139,4 +159,22 @@ pub(crate) fn state_value(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
     let payload = transfer::payload_for_old(txn, key, entry)?;
     state(txn, &[b"RESTORE", key.name, &deadline, &payload, b"REPLACE", b"ABSTTL"]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_of_the_number() {
+        for number in [0, 7, 10, 1_795_804_869_797, u64::MAX] {
+            assert_eq!(&digits(number)[..], number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn commands_are_known_up_to_seven_nought() {
+        assert!(["1.0.0", "2.6.12", "6.2.0", "7.0.0", "7.0.15"].into_iter().all(is_known_to_old));
+        assert!(!["7.2.0", "7.4.0", "8.0.0", "8.10.0", "10.0.0"].into_iter().any(is_known_to_old));
+    }
 }

@@ -69,13 +69,23 @@ fn it_follows_and_leads_again() {
 #[test]
 fn replconf_knows_the_options_of_redis_and_hands_its_own_over() {
     check("REPLCONF listening-port 6380 capa eof capa psync2", Reply::ok());
-    check("REPLCONF ack 0", Reply::ok());
+    check("REPLCONF ack 0", Reply::None);
+    check("REPLCONF getack *", Reply::None);
+    fails("REPLCONF listening-port x", "ERR value is not an integer or out of range");
+    fails("REPLCONF rdb-filter-only keys", "ERR Unsupported rdb-filter-only option: keys");
     fails("REPLCONF x y", "ERR Unrecognized REPLCONF option: x");
     fails("REPLCONF capa", "ERR syntax error");
     fails("REPLCONF haypile-hello", "ERR this server cannot be followed");
     let mut session = Session::default();
     assert_eq!(session.call("REPLCONF haypile-fetch abc"), Reply::None);
     assert_eq!(session.handed_over, Some(vec![b"haypile-fetch".to_vec(), b"abc".to_vec()]));
+    assert_eq!(session.call("REPLCONF listening-port 6380 capa eof"), Reply::ok());
+    assert_eq!(session.replica_says, [b"listening-port=6380".to_vec(), b"capa=eof".to_vec()]);
+    assert_eq!(session.call("PSYNC ? -1"), Reply::None);
+    assert_eq!(session.handed_over, Some([&b"psync"[..], b"?", b"-1"].map(<[u8]>::to_vec).into()));
+    fails("PSYNC ? x", "ERR value is not an integer or out of range");
+    assert_eq!(session.call("SYNC"), Reply::None);
+    assert_eq!(session.handed_over, Some(vec![b"sync".to_vec()]));
 }
 
 #[test]

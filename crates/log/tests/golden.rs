@@ -54,7 +54,6 @@ fn a_body_has_the_bytes_of_the_page() {
             Effect::Count { space: 7, counter: 1, delta: -2 },
             Effect::Splice { key: b"row:d", offset: 300, removed: 2, bytes: b"xyz", len_after: 1001 },
             Effect::Touch { key: b"row:e" },
-            Effect::Statement { database: Some(2), text: b"said" },
         ]
     );
 }

@@ -3,7 +3,7 @@
 
 use crate::datadir;
 use crate::raft::Identity;
-use crate::replication::to_redis::kept_after;
+use crate::replication::to_redis::file::kept_after;
 use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
 use haypile_engine::Engine;
 use haypile_log::Index;

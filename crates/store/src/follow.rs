@@ -197,6 +197,11 @@ impl Store {
         self.role.get() == Role::Following
     }
 
+    /// Returns whether the store makes records of its own.
+    pub fn makes_records(&self) -> bool {
+        self.role.makes_records()
+    }
+
     /// Returns whether the store takes no writes of clients: it follows, was told to stop leading, or repeats the
     /// commands of another server.
     #[inline]

@@ -7,6 +7,7 @@ pub(crate) mod field;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
@@ -240,6 +241,10 @@ fn bitop(txn: &mut Txn, args: Args) -> Result<Reply> {
         txn.on_event(event::STRING, "set", &key);
     } else if key::delete(txn, &key)? {
         txn.on_event(event::GENERIC, "del", &key);
+    }
+    if matches!(operation, Operation::Diff | Operation::Diff1 | Operation::AndOr | Operation::One) {
+        // Operations of Redis 8.2.
+        statement::state_value(txn, &key)?;
     }
     Ok(Reply::Integer(length as i64))
 }

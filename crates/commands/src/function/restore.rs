@@ -4,6 +4,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::function::{Functions, Library, USUAL_CHANGE, delete_all, loaded, wrong_subcommand};
+use crate::statement;
 use crate::table::{Arity, Body, Command, Flag};
 use haypile_rdb::{Memory, Payload, Slice, Source, Writer, encoded, file, payload};
 use haypile_resp::Reply;
@@ -61,10 +62,14 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
     for library in &restored {
         functions.add(library.clone()).map_err(Error::Quoting)?;
     }
+    // A payload may be of a version that an older Redis does not take.
+    statement::state_nothing(txn);
     if policy == Policy::Flush {
         delete_all(txn)?;
+        statement::state(txn, &[b"FUNCTION", b"FLUSH"]);
     }
     for library in restored {
+        statement::state(txn, &[b"FUNCTION", b"LOAD", b"REPLACE", library.code()]);
         txn.put_fact(&library.fact_name(), Some(&library.fact))?;
     }
     Ok(Reply::ok())

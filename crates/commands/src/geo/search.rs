@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::geo::found::{Found, Hit, Hits, Order};
 use crate::geo::{position, put_position, unit_m};
+use crate::statement;
 use crate::table::{Access, Arity, Begin, Body, Command, Deprecated, Flag, Group, Hidden, KeySpec, Keys, Mode, Use};
 use crate::zset::range;
 use haypile_resp::pieces::PIECE_BYTES;
@@ -481,5 +482,8 @@ fn store(txn: &mut Txn, args: Args, to: usize, mut found: Found, asked: &Asked, 
         maker.add(txn, &to, &hit.member, score)?;
     }
     let event = if form.center == Center::Options { "geosearchstore" } else { "georadiusstore" };
-    range::store(txn, &to, before, maker, event)
+    let reply = range::store(txn, &to, before, maker, event)?;
+    // Of members that are as near as each other, chance says which ones are found.
+    statement::state_value(txn, &to)?;
+    Ok(reply)
 }

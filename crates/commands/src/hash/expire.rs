@@ -412,6 +412,7 @@ fn hgetdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     let fields = fields(args, 2, NOT_POSITIVE)?;
     let values = values_once(txn, &key, entry.as_ref(), args, fields)?;
     let Some(entry) = entry else { return Ok(values) };
+    statement::state_nothing(txn);
     let deleted = hash::delete_in(txn, &key, &entry, fields.iter(args))?;
     if deleted.fields > 0 {
         txn.on_event(event::HASH, "hdel", &key);

@@ -129,7 +129,8 @@ pub fn remove(txn: &mut Txn, name: &[u8]) -> Result<()> {
     let key = txn.key(name);
     if key::delete(txn, &key)? {
         txn.on_event(event::GENERIC, "del", &key);
-        statement::state_deletion(txn, name);
     }
+    // Also of one that has expired meanwhile.
+    statement::state_deletion(txn, name);
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::sort_large::{self, Outputs, Sorted, Sorter};
 use crate::keyspec::{Begin, Hidden, KeySpec, Keys, Mode, Use};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Category, Command, Flag, Group};
 use haypile_resp::Reply;
 use haypile_store::{Direction, Key, Txn, View};
@@ -456,6 +457,7 @@ fn store(txn: &mut Txn, to: &Key, outputs: Outputs) -> Result<Reply> {
         if removed {
             txn.on_event(event::GENERIC, "del", to);
         }
+        statement::state_deletion(txn, to.name);
         return Ok(Reply::Integer(0));
     }
     loop {
@@ -472,5 +474,7 @@ fn store(txn: &mut Txn, to: &Key, outputs: Outputs) -> Result<Reply> {
         list::push(txn, to, list, Side::Tail, step.iter().map(|element| &**element))?;
     }
     txn.on_event(event::LIST, "sortstore", to);
+    // Elements that sort alike lie in an order of their own.
+    statement::state_value(txn, to)?;
     Ok(Reply::Integer(count as i64))
 }

@@ -168,8 +168,9 @@ impl Pops {
             let key = args.key(txn, i);
             if let Some(list) = list::edit(txn, &key)? {
                 let elements = pop_some(txn, &key, list, self.side, self.count)?;
-                let count = statement::digits(self.count);
-                statement::state(txn, &[pop_of(self.side), key.name, &count]);
+                if txn.states() {
+                    statement::state(txn, &[pop_of(self.side), key.name, &statement::digits(self.count)]);
+                }
                 return Ok(Some(Reply::Array(vec![Reply::bulk(key.name.to_vec()), elements])));
             }
         }

@@ -143,6 +143,9 @@ fn replconf(host: &mut dyn Host, args: Args) -> Result<Answer> {
                     "ERR REPLCONF ip-address provided by replica instance is too long: {length} bytes"
                 )));
             }
+            "ip-address" if value.iter().any(|byte| !byte.is_ascii_graphic() || *byte == b',') => {
+                return Err(Error::text("ERR REPLCONF ip-address provided by replica instance is no address"));
+            }
             "rdb-filter-only" if !value.is_empty() && !value.eq_ignore_ascii_case(b"functions") => {
                 return Err(Error::quoting("ERR Unsupported rdb-filter-only option: ", value, ""));
             }
@@ -162,6 +165,7 @@ const PSYNC: Command = Command {
     keys: Keys::NONE,
     summary: "An internal command used in replication.",
     syntax: "replicationid:string offset:integer",
+    complexity: "",
     body: Body::Act(psync),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
     ..Command::USUAL
@@ -175,6 +179,7 @@ const SYNC: Command = Command {
     keys: Keys::NONE,
     summary: "An internal command used in replication.",
     syntax: "",
+    complexity: "",
     body: Body::Act(sync),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
     ..Command::USUAL

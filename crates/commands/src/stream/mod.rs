@@ -78,6 +78,7 @@ fn xadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     if wanted == Wanted::Exactly(StreamId::MIN) {
         return Err(Error::text("ERR The ID specified in XADD must be greater than 0-0"));
     }
+    statement::state_nothing(txn);
     let key = args.key(txn, 1);
     let mut stream = match Stream::edit(txn, &key)? {
         Some(stream) => stream,
@@ -314,6 +315,7 @@ const XTRIM: Command = Command {
 
 fn xtrim(txn: &mut Txn, args: Args) -> Result<Reply> {
     let asked = Options::parse(txn, args, false)?;
+    statement::state_nothing(txn);
     let key = args.key(txn, 1);
     let (Some(mut stream), Some(trim)) = (Stream::edit(txn, &key)?, asked.trim) else { return Ok(Reply::Integer(0)) };
     let removed = trim_and_tell(txn, &key, &mut stream, trim)?;

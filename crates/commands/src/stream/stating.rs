@@ -1,4 +1,4 @@
-//! What consumer groups have done, as statements: a Redis that follows is told who has which entries, as Redis tells its
+//! Statements about streams and their groups: a Redis that follows is told who has which entries, as Redis tells its
 //! own replicas (`t_stream.c`).
 
 use crate::statement::{digits, state};

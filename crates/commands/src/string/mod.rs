@@ -127,6 +127,7 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
         return Ok(Reply::ok());
     }
     let options = Options::parse(args, 3, &Options::OF_SET)?;
+    statement::state_nothing(txn);
     let deadline = options.deadline(txn, args, "set")?;
     if options.condition.is_none() && !options.get && options.expiry != Expiry::Keep {
         let before = key::lookup_overwrite(txn, &key)?;

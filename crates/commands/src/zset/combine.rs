@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keyspec::{Begin, Find, KeySpec};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Mode, Use};
 use crate::zset::range::{Found, Wanted, store};
 use haypile_resp::{Reply, number};
@@ -191,6 +192,7 @@ fn read(txn: &mut Txn, args: Args, operation: Operation, command: &str) -> Resul
 
 fn write(txn: &mut Txn, args: Args, operation: Operation, command: &'static str) -> Result<Reply> {
     let (combination, _) = parse(txn, args, 2, operation, command)?;
+    let counts = combination.counts();
     let to = args.key(txn, 1);
     let before = key::lookup_overwrite(txn, &to)?;
     let mut maker = Maker::new();
@@ -198,7 +200,12 @@ fn write(txn: &mut Txn, args: Args, operation: Operation, command: &'static str)
         maker.add(txn, &to, member, score)?;
         Ok(ControlFlow::Continue(()))
     })?;
-    store(txn, &to, before, maker, command)
+    let reply = store(txn, &to, before, maker, command)?;
+    if counts {
+        // An aggregate of Redis 8.8.
+        statement::state_value(txn, &to)?;
+    }
+    Ok(reply)
 }
 
 fn zintercard(txn: &mut Txn, args: Args) -> Result<Reply> {

@@ -212,8 +212,9 @@ impl Mpop {
             let key = args.key(txn, i);
             if let Some(zset) = Zset::write(txn, &key)? {
                 let members = pop(txn, &key, zset, self.end, self.count, Wanted::NestedScores)?;
-                let count = statement::digits(self.count);
-                statement::state(txn, &[self.end.event().as_bytes(), key.name, &count]);
+                if txn.states() {
+                    statement::state(txn, &[self.end.event().as_bytes(), key.name, &statement::digits(self.count)]);
+                }
                 return Ok(Some(Reply::array([Reply::bulk(args.get(i).to_vec()), members])));
             }
         }

@@ -34,7 +34,7 @@ pub struct Session {
     /// The master that it was told to follow, or none.
     pub follows: Option<Option<(String, u16)>>,
     pub handed_over: Option<Vec<Vec<u8>>>,
-    /// What a Redis that is to follow has said of itself.
+    /// The words that a Redis which is to follow has said of itself.
     pub replica_says: Vec<Vec<u8>>,
     pub wait: Option<Wait>,
     pub in_memory: bool,

@@ -70,7 +70,7 @@ pub struct State {
     pub order: Option<GroupOrder>,
     /// The connection leaves its event loop: to whoever answers these words, or to the group's leader.
     pub handed_over: Option<Vec<Vec<u8>>>,
-    /// What the client, a Redis that is to follow, has said of itself: `option=value` each.
+    /// The words that the client, a Redis that is to follow, has said of itself: `option=value` each.
     pub(crate) replica_says: Option<Arc<[Vec<u8>]>>,
     /// The acts that the client's event loop carries out once the command, or its block, has taken effect.
     pub(crate) effects: Vec<Effect>,

@@ -67,7 +67,9 @@ impl Engine {
         if audience.replicas {
             let told =
                 Told::Message { is_shard: kind == Channels::Shard, channel: channel.clone(), payload: payload.clone() };
-            self.replication.listeners.tell(gate, &told);
+            if !self.is_replica() {
+                self.replication.listeners.tell(gate, &told);
+            }
             self.state_message(kind, &channel, payload.text());
         }
         if audience.workers.is_empty() {

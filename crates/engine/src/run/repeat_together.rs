@@ -65,7 +65,7 @@ impl WorkerState {
             let args = Args::with_keys(plain.args, &keys[plain.keys.clone()]);
             let before = statement::begin(&mut txn);
             let has_run = (plain.run)(&mut txn, args).is_ok();
-            statement::end(&mut txn, before, database, args);
+            statement::end(&mut txn, before, database, plain.entry, args);
             has_run
         };
         let has_run = calls.iter().all(run);

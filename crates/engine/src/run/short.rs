@@ -33,19 +33,19 @@ pub(crate) trait Runs {
 
 /// A command that ends at once.
 #[derive(Clone, Copy)]
-pub(crate) struct Once(pub TxnFn);
+pub(crate) struct Once<'e>(pub TxnFn, pub &'e Entry);
 
 /// A command that waits where it finds nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Try(pub WaitFn);
 
-impl Runs for Once {
+impl Runs for Once<'_> {
     #[inline]
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
         let (before, database) = (statement::begin(txn), txn.database());
         *reply = (self.0)(txn, args);
         if reply.is_ok() {
-            statement::end(txn, before, database, args);
+            statement::end(txn, before, database, self.1, args);
         }
         true
     }

@@ -15,8 +15,8 @@ const NAMED_MAX: usize = 10;
 
 /// Compares until all is the same, or the time is over; returns the number of keys. A master does not tell all: keys
 /// that BITFIELD makes and then leaves as they are, and some of what streams know of their groups. So keys may be as a
-/// replica of Redis's own has them, the `peer`, with which groups are compared, if there is one. Where one of the two has `loaded` the
-/// master's data later than the other, it knows more.
+/// replica of Redis's own has them, the `peer`, with which groups are compared, if there is one. Where one of the two
+/// has `loaded` the master's data later than the other, it knows more.
 pub fn compare(
     master: &mut Client,
     mut peer: Option<&mut Client>,

@@ -22,7 +22,8 @@ pub mod wire;
 
 use crate::replication::feed::Feed;
 pub use crate::replication::state::Replication;
-use crate::replication::to_redis::{Asked, RedisFeed};
+use crate::replication::to_redis::feed::RedisFeed;
+use crate::replication::to_redis::request::Asked;
 use crate::socket::Socket;
 use haypile_commands::host::Failover;
 use haypile_engine::{Master, Names, Replicator};

@@ -5,7 +5,7 @@
 
 use crate::replication::copies::Copies;
 use crate::replication::progress::Progress;
-use crate::replication::to_redis::Backlog;
+use crate::replication::to_redis::backlog::Backlog;
 use crate::socket::Socket;
 use crate::tls::Tls;
 use haypile_engine::{Engine, Master};

@@ -95,7 +95,7 @@ impl Txn<'_> {
             self.overlay.body().count(space.0, counter as u8, delta);
         }
         if self.states {
-            self.overlay.state();
+            self.add_statements();
         }
         let body = self.overlay.body_bytes();
         if body.is_empty() {

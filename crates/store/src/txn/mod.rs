@@ -24,7 +24,7 @@ pub(crate) mod visit;
 mod visiting;
 mod writes;
 
-pub use statements::{Before, Unstated};
+pub use statements::{Before, UNSAID, Unstated};
 pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
@@ -207,6 +207,8 @@ pub struct Txn<'s> {
     unstated: Vec<Unstated>,
     /// The command that runs has nothing to say of what it does.
     is_silent: bool,
+    /// There were too many statements.
+    is_unsaid: bool,
     /// The rows that a run in `Mode::Load` has read.
     pins: Option<Box<Pins>>,
     /// The trace that the transaction's lookups of keys leave on their rows.
@@ -283,6 +285,7 @@ impl<'s> Txn<'s> {
             states: store.states() && matches!(call.mode, Mode::Memory | Mode::Disk),
             unstated: Vec::new(),
             is_silent: false,
+            is_unsaid: false,
             pins: (call.mode == Mode::Load).then(|| Box::new(Pins { epoch: store.epoch(), rows: HashMap::new() })),
             touch,
             accesses: None,

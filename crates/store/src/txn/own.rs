@@ -59,7 +59,7 @@ pub struct Own {
 pub struct Overlay {
     main: Body,
     ahead: Body,
-    /// What the record says beside its writes.
+    /// The words of the record beside its writes.
     statements: Body,
     own: Vec<Own>,
     /// The last write of each print, once there are too many writes to look at each.

@@ -11,6 +11,13 @@ use crate::row::Key;
 use crate::store::Store;
 use std::sync::atomic::Ordering;
 
+/// Bytes of the statements of a record at most. A transaction that does more says that it says nothing.
+const STATEMENTS_BYTES_MAX: usize = 256 << 20;
+
+/// The text of the statement that a record, or what is behind it, does something of which nothing is said: who goes by
+/// statements needs all data.
+pub const UNSAID: &[u8] = b"";
+
 /// A key that was found expired, or a field of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unstated {
@@ -55,9 +62,22 @@ impl Txn<'_> {
     }
 
     /// Adds a statement about a database, of so many bytes, which `add` adds to what is there.
-    pub fn state_in(&mut self, database: u32, bytes: u32, add: impl FnOnce(&mut Vec<u8>)) {
+    pub fn state_in(&mut self, database: u32, bytes: usize, add: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.states, "the caller asks whether somebody wants to hear it");
-        self.overlay.statements().statement_of(Some(database), bytes, add);
+        let fits = self.overlay.statements().len() + bytes <= STATEMENTS_BYTES_MAX && !self.is_unsaid;
+        match u32::try_from(bytes) {
+            Ok(bytes) if fits => self.overlay.statements().statement_of(Some(database), bytes, add),
+            _ => self.is_unsaid = true,
+        }
+    }
+
+    /// Adds the statements to the record; or, where they have become too many, that there are none.
+    pub(crate) fn add_statements(&mut self) {
+        if self.is_unsaid {
+            self.overlay.statements().clear();
+            self.overlay.statements().statement(None, &[UNSAID]);
+        }
+        self.overlay.state();
     }
 
     /// Notes that the command has nothing to say of what it does.

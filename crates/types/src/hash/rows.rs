@@ -179,7 +179,10 @@ impl Rows {
         self.head.count -= 1;
         self.retime(txn, key, name, old.deadline_ms, None)?;
         let is_live = old.is_live(txn.expiry_ms());
-        self.has_expired |= !is_live;
+        if !is_live {
+            self.has_expired = true;
+            txn.on_found_expired_field(key, name);
+        }
         Ok(is_live)
     }
 
@@ -238,6 +241,8 @@ impl Rows {
         let header =
             Header { tag: Tag::HashRows, deadline_ms: self.deadline_ms, fields, object: Some(self.head.object) };
         if self.head.count == 0 || header.is_expired(txn.expiry_ms()) {
+            // Fields that have expired may be left, and go with it.
+            txn.on_found_expired(key);
             return match &self.before {
                 Some(before) => key::remove(txn, key, before),
                 None => Ok(()),

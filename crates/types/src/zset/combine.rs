@@ -146,6 +146,11 @@ const AT_ONCE: u64 = 1024;
 const STEP_ROWS: usize = 256;
 
 impl Combination {
+    /// Returns whether scores are the numbers of inputs.
+    pub fn counts(&self) -> bool {
+        self.aggregate == Aggregate::Count
+    }
+
     pub fn new(mut inputs: Vec<Input>, operation: Operation, aggregate: Aggregate) -> Combination {
         if operation != Operation::Difference {
             // Redis goes from the smallest to the largest, and sums of doubles depend on the order.

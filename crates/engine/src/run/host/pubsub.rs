@@ -33,7 +33,8 @@ impl PubSub for SessionHost<'_, '_> {
         };
         self.add_own(kind, channel, &mut audience);
         let is_stated = || self.engine.store().is_some_and(|store| store.states());
-        audience.replicas = !self.engine.is_replica() && (self.engine.replication.listeners.any() || is_stated());
+        // The messages of a Redis that is followed go on to one that follows this server, as in Redis.
+        audience.replicas = is_stated() || self.engine.replication.listeners.any() && !self.engine.is_replica();
         Ok(audience)
     }
 

@@ -8,13 +8,15 @@ use haypile_log::Index;
 use haypile_store::Mode;
 
 impl Engine {
-    /// Has each record behind the one that is returned say what it does. Blocks for as long as runs take.
+    /// Has each record behind the one that is returned say what it does, in the store of this version. Blocks for as
+    /// long as runs take.
     ///
     /// # Errors
     /// A text for people: the data are another server's, or not open.
-    pub fn begin_to_state(&self) -> Result<Index, String> {
+    pub fn begin_to_state(&self, version: u64) -> Result<Index, String> {
         let _data = lock(&self.replication.data);
-        let store = self.store_arc().ok_or("the data are not loaded")?;
+        let store = self.store_arc().filter(|_| self.store_version() == version);
+        let store = store.ok_or("the data are others by now")?;
         if store.follows() {
             return Err("the data are another server's".into());
         }
@@ -22,13 +24,6 @@ impl Engine {
         let _alone = self.hold_exclusion();
         store.begin_to_state();
         Ok(store.log().last())
-    }
-
-    /// Has nothing said any more.
-    pub fn end_to_state(&self) {
-        if let Some(store) = self.store() {
-            store.end_to_state();
-        }
     }
 
     /// Says a message to each Redis that follows, unless the log has no room: a message may get lost.

@@ -2,7 +2,8 @@
 
 use haypile_log::{Effect, Index, Kind, effects};
 use haypile_resp::write;
-use std::io::{self, Error};
+use haypile_store::UNSAID;
+use std::io::{self, Error, ErrorKind};
 
 /// A place in the stream of commands: behind all that a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,13 @@ impl Point {
         if kind != Kind::Effects {
             return Ok(());
         }
-        let (from, count) = (out.len(), statements(body).count());
+        let (from, mut count) = (out.len(), 0);
+        for (database, text) in statements(body) {
+            if database.is_none() && text == UNSAID {
+                return Err(Error::new(ErrorKind::NotFound, format!("record {index} says nothing of what it does")));
+            }
+            count += 1;
+        }
         if count > 1 {
             add(out, &[b"MULTI"]);
         }
@@ -46,6 +53,11 @@ impl Point {
         self.offset += (out.len() - from) as u64;
         Ok(())
     }
+}
+
+/// Whether it is the error of a record that says nothing of what it does.
+pub fn is_unsaid(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
 }
 
 /// Returns the statements of a body, each with its database. A body that is damaged has been refused before.
@@ -97,5 +109,7 @@ mod tests {
         let lease = at.pass(Index(13), Kind::Lease, b"\x07\x01\x01x", &mut out);
         assert!(lease.is_ok() && at.index == Index(13), "the body of a lease is none of effects");
         assert!(at.pass(Index(15), Kind::Effects, b"", &mut out).is_err(), "a record is missing");
+        let unsaid = at.pass(Index(14), Kind::Effects, body(&[(Some(0), "<x>"), (None, "")]).bytes(), &mut out);
+        assert!(is_unsaid(&unsaid.unwrap_err()));
     }
 }

@@ -1,9 +1,10 @@
 //! A Redis that follows: one connection of it, from its request to its end.
 
-use super::backlog::{Resume, pass_next, sendable};
 use super::commands::Point;
+use super::commands::is_unsaid;
 use super::payload::{SIGN, SIGN_INTERVAL, Sending};
 use super::request::Asked;
+use super::stream::{Resume, Seat, pass_next, sendable};
 use crate::replication::copies::Copy;
 use crate::replication::feed::Feed;
 use crate::replication::send::HEARTBEAT;
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use std::io::{self, Error, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of commands that are gathered before they are sent.
@@ -59,7 +60,6 @@ impl RedisFeed {
         let _shown = show(&replication.engine, ClientType::Replica, &self.feed.names, &self.feed.socket);
         let (host, socket) = (self.feed.host.clone(), self.feed.socket.clone());
         let served = self.serve();
-        replication.forget_redis(number);
         replication.engine.replication.remove_downstream(number);
         replication.engine.look_at_replicas();
         if let Err(error) = served {
@@ -96,10 +96,10 @@ impl RedisFeed {
         }
         let (host, port) = (self.feed.host.clone(), self.asked.port);
         if let Some((id, had)) = self.asked.place.clone() {
-            match replication.resume(&store, version, &id, had) {
-                Ok(resume) => {
+            match replication.resume(&store, version, self.feed.number, (&id, had)) {
+                Ok((seat, resume)) => {
                     tracing::info!("{host}:{port}, a Redis, goes on behind record {}", resume.at.index);
-                    return self.go_on(store, version, resume);
+                    return self.go_on(store, version, &seat, resume);
                 }
                 Err(why) => tracing::info!("{host}:{port}, a Redis, needs all data: {why}"),
             }
@@ -121,24 +121,28 @@ impl RedisFeed {
         }
     }
 
-    fn go_on(&mut self, store: StoreRef, version: u64, resume: Resume) -> io::Result<()> {
+    fn go_on(&mut self, store: StoreRef, version: u64, seat: &Seat<'_>, resume: Resume) -> io::Result<()> {
         let Resume { at, rest, hold, id } = resume;
         let line = if self.asked.knows_ids { format!("+CONTINUE {id}\r\n") } else { "+CONTINUE\r\n".to_owned() };
         self.feed.socket.write_all(line.as_bytes())?;
-        self.stream(store, version, at, rest, hold)
+        self.stream(store, version, seat, at, rest, hold)
     }
 
     /// Sends all data, and then the commands behind them.
     fn send_all(&mut self, store: StoreRef, version: u64) -> io::Result<()> {
         let replication = self.feed.replication.clone();
         drop(store);
-        let copy = match self.make_copy(version)? {
-            Ok(copy) => copy,
+        let (seat, copy) = match self.make_copy(&replication, version)? {
+            Ok(made) => made,
             Err(why) => return self.refuse(&format!("no copy can be made: {why}")),
         };
         let Some(store) = replication.engine.store() else { return Ok(()) };
         let index = copy.manifest.index;
-        let (at, id) = replication.point_at(&store, version, index).map_err(Error::other)?;
+        let (at, id) = match &seat {
+            Some(seat) => replication.point_at(seat, &store, index).map_err(Error::other)?,
+            // Nothing follows the data: any name and any offset will do.
+            None => (Point { index, offset: 0, database: None }, store.history().to_string()),
+        };
         let hold = store.log().hold_after(index).ok_or(Error::other("the log behind the copy is gone"))?;
         // A long transfer keeps no store in place.
         drop(store);
@@ -152,28 +156,34 @@ impl RedisFeed {
         let (socket, asked, database) = (&self.feed.socket, &self.asked, at.database);
         Sending { replication: &replication, version, socket, asked, copy: &copy, database }.run()?;
         drop(copy);
-        if self.asked.only_data {
-            return Ok(());
-        }
+        let Some(seat) = seat else { return Ok(()) };
         let Some(store) = replication.engine.store().filter(|_| replication.goes_on(version)) else { return Ok(()) };
-        self.stream(store, version, at, Vec::new(), hold)
+        self.stream(store, version, &seat, at, Vec::new(), hold)
     }
 
-    /// Makes a copy, or takes one that was made lately, and gives the replica signs of life meanwhile.
+    /// Makes a copy, or takes one that was made lately, and gives the replica signs of life meanwhile. With it comes the
+    /// replica's seat, if it is going to follow.
     ///
     /// # Errors
     /// The outer one: the connection broke. The inner one, a text for people: there is no copy.
-    fn make_copy(&self, version: u64) -> io::Result<Result<Arc<Copy>, String>> {
-        let replication = &self.feed.replication;
+    fn make_copy<'r>(
+        &self,
+        replication: &'r Replication,
+        version: u64,
+    ) -> io::Result<Result<(Option<Seat<'r>>, Arc<Copy>), String>> {
         let Some(store) = replication.engine.store_arc() else { return Ok(Err("the data are not loaded".into())) };
-        let store = &*store;
+        let (store, number, only_data) = (&*store, self.feed.number, self.asked.only_data);
         std::thread::scope(|threads| {
             let (tell, told) = channel();
             threads.spawn(move || {
-                let made = replication.begin_backlog(store, version).and_then(|begun| {
+                let begin = || match only_data {
+                    true => Ok((None, store.log().confirmed())),
+                    false => replication.begin_backlog(store, version, number).map(|(seat, index)| (Some(seat), index)),
+                };
+                let made = begin().and_then(|(seat, begun)| {
                     let recent = replication.copies.get_recent(version, begun);
                     let make = || replication.copies.make(store, version, begun, &|| replication.goes_on(version));
-                    recent.map_or_else(make, Ok)
+                    recent.map_or_else(make, Ok).map(|copy| (seat, copy))
                 });
                 // The connection may have ended meanwhile.
                 let _ = tell.send(made);
@@ -190,7 +200,15 @@ impl RedisFeed {
     }
 
     /// Sends commands as they come, and takes what the replica acknowledges.
-    fn stream(&mut self, store: StoreRef, version: u64, at: Point, rest: Vec<u8>, hold: Hold) -> io::Result<()> {
+    fn stream(
+        &mut self,
+        store: StoreRef,
+        version: u64,
+        seat: &Seat<'_>,
+        at: Point,
+        rest: Vec<u8>,
+        hold: Hold,
+    ) -> io::Result<()> {
         let replication = self.feed.replication.clone();
         let progress = replication.progress.clone();
         let _following = progress.follow();
@@ -202,12 +220,12 @@ impl RedisFeed {
         // With a mark at its end, a payload has to have been taken before anything follows it.
         let acknowledges = AtomicBool::new(!self.asked.knows_end || self.asked.place.is_some());
         let (number, socket, is_old) = (self.feed.number, self.feed.socket.clone(), self.asked.is_old);
-        replication.note_redis(version, number, at.index);
+        seat.acknowledge(at.index);
         let read = std::mem::take(&mut self.feed.read);
         let listener = Listener {
             replication: &replication,
             number,
-            version,
+            seat,
             is_old,
             hold: &hold,
             places: &places,
@@ -215,6 +233,7 @@ impl RedisFeed {
         };
         std::thread::scope(|threads| {
             let (ended, socket) = (&ended, &socket);
+            let listener = &listener;
             let heard = threads.spawn(move || {
                 let heard = listener.run(socket, read);
                 ended.store(true, Ordering::Release);
@@ -223,14 +242,7 @@ impl RedisFeed {
                 socket.shutdown();
                 heard
             });
-            let sender = Sender {
-                replication: &replication,
-                version,
-                socket,
-                ended,
-                places: &places,
-                acknowledges: &acknowledges,
-            };
+            let sender = Sender { replication: &replication, version, seat, socket, ended, listener };
             let sent = sender.run(reader, at, rest);
             socket.shutdown();
             let heard = heard.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
@@ -247,29 +259,36 @@ impl RedisFeed {
 struct Sender<'a> {
     replication: &'a Replication,
     version: u64,
+    seat: &'a Seat<'a>,
     socket: &'a Socket,
     /// The replica has gone.
     ended: &'a AtomicBool,
-    places: &'a Places,
-    /// The replica has acknowledged something.
-    acknowledges: &'a AtomicBool,
+    listener: &'a Listener<'a>,
 }
 
 impl Sender<'_> {
     fn goes_on(&self) -> bool {
         let engine = &self.replication.engine;
         let leads = !engine.group.is_member() || engine.group.leader_now() == Leader::Here;
-        leads && self.replication.goes_on(self.version) && !self.ended.load(Ordering::Acquire)
+        leads && self.replication.goes_on(self.version) && self.seat.goes_on() && !self.ended.load(Ordering::Acquire)
     }
 
-    fn run(&self, mut reader: haypile_log::Reader, mut at: Point, mut out: Vec<u8>) -> io::Result<()> {
+    fn run(&self, reader: haypile_log::Reader, at: Point, out: Vec<u8>) -> io::Result<()> {
+        self.send_all(reader, at, out).inspect_err(|error| {
+            if is_unsaid(error) {
+                self.seat.void();
+            }
+        })
+    }
+
+    fn send_all(&self, mut reader: haypile_log::Reader, mut at: Point, mut out: Vec<u8>) -> io::Result<()> {
         let is_member = self.replication.engine.group.is_member();
         let mut spoken = Instant::now();
         while self.goes_on() {
             // In this order: progress in between ends the wait.
             let seen = self.replication.progress.count();
             let wait = if is_member { GROUP_LOOK } else { HEARTBEAT };
-            if !self.acknowledges.load(Ordering::Acquire) {
+            if !self.listener.acknowledges.load(Ordering::Acquire) {
                 self.replication.progress.wait(seen, wait);
                 continue;
             }
@@ -306,7 +325,7 @@ impl Sender<'_> {
 
     fn send(&self, out: &mut Vec<u8>, at: Point) -> io::Result<()> {
         {
-            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut places = self.listener.places();
             if places.len() >= PLACES_MAX || places.back().is_some_and(|(offset, _)| *offset == at.offset) {
                 places.pop_back();
             }
@@ -318,7 +337,11 @@ impl Sender<'_> {
         self.socket.write_all(out)?;
         out.clear();
         out.shrink_to(KEPT_BYTES);
-        self.replication.note_point(self.version, at);
+        self.seat.note_point(at);
+        if self.listener.is_old {
+            // One that has asked by SYNC may never say how far it has come, and cannot come back to it.
+            self.listener.take(at.index);
+        }
         Ok(())
     }
 
@@ -334,7 +357,7 @@ impl Sender<'_> {
 struct Listener<'a> {
     replication: &'a Replication,
     number: u64,
-    version: u64,
+    seat: &'a Seat<'a>,
     is_old: bool,
     hold: &'a Mutex<Hold>,
     places: &'a Places,
@@ -381,8 +404,8 @@ impl Listener<'_> {
                 Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection")),
                 Ok(_) => heard = Instant::now(),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    // One that has asked by SYNC may never say anything, and one that has all data on its way to it, and
-                    // loads them, says little.
+                    // One that has asked by SYNC may never say anything, and one that has all data on its way to it,
+                    // and loads them, says little.
                     let has_said = self.acknowledges.load(Ordering::Acquire);
                     let patience = self.replication.timeout() * if has_said { 1 } else { LOADING_TIMES };
                     if !self.is_old && heard.elapsed() > patience {
@@ -394,6 +417,24 @@ impl Listener<'_> {
         }
     }
 
+    fn places(&self) -> MutexGuard<'_, VecDeque<(u64, Index)>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the replica has the records through this one.
+    fn take(&self, through: Index) {
+        let through = {
+            let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+            let through = through.max(hold.after());
+            hold.advance(through);
+            through
+        };
+        self.seat.acknowledge(through);
+        self.replication.engine.replication.note_downstream(self.number, |replica| {
+            (replica.written, replica.applied) = (through, through);
+        });
+    }
+
     fn hear(&self, words: &[&[u8]]) -> io::Result<()> {
         let [name, option, value, ..] = words else { return Ok(()) };
         if !name.eq_ignore_ascii_case(b"replconf") || !option.eq_ignore_ascii_case(b"ack") {
@@ -402,23 +443,14 @@ impl Listener<'_> {
         let has = std::str::from_utf8(value).ok().and_then(|value| value.parse::<u64>().ok());
         let has = has.ok_or(Error::new(ErrorKind::InvalidData, "it acknowledges what is no number"))?;
         let through = {
-            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut places = self.places();
             let passed = places.partition_point(|(offset, _)| *offset <= has);
             let through = passed.checked_sub(1).map(|at| places[at].1);
             places.drain(..passed.saturating_sub(1));
             through
         };
+        through.into_iter().for_each(|through| self.take(through));
         let engine = &*self.replication.engine;
-        if let Some(through) = through {
-            let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
-            let through = through.max(hold.after());
-            hold.advance(through);
-            drop(hold);
-            self.replication.note_redis(self.version, self.number, through);
-            engine.replication.note_downstream(self.number, |replica| {
-                (replica.written, replica.applied) = (through, through);
-            });
-        }
         engine.replication.note_downstream(self.number, |replica| {
             (replica.state, replica.acknowledged) = (DownstreamState::Online, Instant::now());
         });

@@ -5,13 +5,11 @@
 //! the log is the backlog, however far the replica is behind, and memory does not grow with that. Which record a
 //! replica's offset lies in is found by walking the log from a place whose offset is known (`backlog`).
 
-mod backlog;
+pub mod backlog;
 mod commands;
-mod feed;
+pub mod feed;
+pub mod file;
 mod payload;
 mod relay;
-mod request;
-
-pub use backlog::{Backlog, kept_after};
-pub use feed::RedisFeed;
-pub use request::Asked;
+pub mod request;
+mod stream;

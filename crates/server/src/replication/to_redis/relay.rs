@@ -1,4 +1,5 @@
-//! A Redis that follows a replica, or a member of a Raft group that does not lead: its connection goes on to the master.
+//! A Redis that follows a replica, or a member of a Raft group that does not lead: its connection goes on to the
+//! master.
 //!
 //! The records of another server are applied here, and no command runs of which something could be said. So this server
 //! asks its master in the place of the Redis, and hands the bytes on in both directions.
@@ -17,15 +18,18 @@ impl RedisFeed {
     /// Hands the connection on to where the data come from, until one of the two ends.
     pub(super) fn relay(self) -> io::Result<()> {
         let replication = self.feed.replication.clone();
+        let (master, wanted) = replication.wanted();
         let master = match replication.engine.group.leader_now() {
             Leader::At(address) => address
                 .rsplit_once(':')
                 .and_then(|(host, port)| Some(Master { host: host.to_owned(), port: port.parse().ok()? })),
-            _ => replication.wanted().0,
+            _ => master,
         };
         let master = master.ok_or_else(|| Error::other("nobody is known to lead"))?;
         let version = replication.version();
         let mut remote = reach(&replication, &master, || replication.goes_on(version))?;
+        // It ends where this server gets another master, or leads.
+        let _registered = replication.register(wanted, remote.handle())?;
         tracing::info!("{}, a Redis, follows {}:{} by way of this server", self.feed.host, master.host, master.port);
         for words in words(&self.asked, &self.feed.host) {
             let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();

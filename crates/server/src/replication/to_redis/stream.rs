@@ -1,0 +1,337 @@
+//! The stream of commands for those who follow and are no Haypile: how it begins, is gone on with, and ends.
+
+use super::backlog::{self, Backlog};
+use super::commands::{Point, is_unsaid};
+use super::file;
+use crate::datadir;
+use crate::replication::state::Replication;
+use haypile_log::{History, Hold, Index, Log, Next, Reader};
+use haypile_store::{Mode, Stop, Store, UNSAID};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// The time between two writes of the file.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The place from which a replica goes on.
+pub struct Resume {
+    pub at: Point,
+    /// The commands of the record before that place, as far as the replica lacks them.
+    pub rest: Vec<u8>,
+    pub hold: Hold,
+    /// The id under which the stream goes on.
+    pub id: String,
+}
+
+/// A replica's place among those who follow the stream, until it is dropped: what it has not acknowledged is kept.
+pub struct Seat<'r> {
+    replication: &'r Replication,
+    number: u64,
+    /// The stream that it follows. One that begins anew has another one.
+    salt: History,
+}
+
+impl Seat<'_> {
+    /// Whether the stream goes on, and this server is still the one that has told it.
+    pub fn goes_on(&self) -> bool {
+        let (version, term) = (self.replication.version(), self.replication.term());
+        let backlog = self.replication.backlog();
+        backlog.as_ref().is_some_and(|backlog| backlog.salt == self.salt && backlog.is_of(version, term))
+    }
+
+    /// Notes a place that the replica was sent.
+    pub fn note_point(&self, at: Point) {
+        if let Some(backlog) = self.replication.backlog().as_mut().filter(|backlog| backlog.salt == self.salt) {
+            backlog.add(at);
+        }
+    }
+
+    /// Notes through where the replica has acknowledged: what all have is let go of.
+    pub fn acknowledge(&self, through: Index) {
+        let mut backlog = self.replication.backlog();
+        let Some(backlog) = backlog.as_mut().filter(|backlog| backlog.salt == self.salt) else { return };
+        backlog.acknowledged.insert(self.number, through);
+        let all = backlog.acknowledged.values().min().copied().unwrap_or(through);
+        let Some(passed) = backlog.points.iter().rfind(|point| point.index <= all).copied() else { return };
+        if passed.index <= backlog.kept.index || backlog.saved.elapsed() < SAVE_INTERVAL {
+            return;
+        }
+        let before = std::mem::replace(&mut backlog.kept, passed);
+        backlog.saved = Instant::now();
+        let Some(store) = self.replication.engine.store() else { return };
+        // In this order: what the file names is there.
+        match self.replication.save_backlog(&store, backlog) {
+            true => backlog.hold.advance(passed.index.max(backlog.hold.after())),
+            false => backlog.kept = before,
+        }
+    }
+
+    /// Ends the stream, because a record says nothing of what it does: whoever follows gets all data.
+    pub fn void(&self) {
+        self.replication.void_backlog(self.salt);
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if let Some(backlog) = self.replication.backlog().as_mut().filter(|backlog| backlog.salt == self.salt) {
+            backlog.acknowledged.remove(&self.number);
+            backlog.left = Instant::now();
+        }
+    }
+}
+
+impl Replication {
+    /// Takes a seat for a replica: all behind `at`, or behind what the file names, is kept for it.
+    fn take_seat(&self, backlog: &mut Backlog, number: u64, at: Option<Index>) -> Seat<'_> {
+        backlog.acknowledged.insert(number, at.unwrap_or(backlog.kept.index));
+        Seat { replication: self, number, salt: backlog.salt }
+    }
+
+    /// Returns where a replica that has so many bytes of a stream goes on.
+    ///
+    /// # Errors
+    /// A text that says why it needs all data.
+    pub(super) fn resume(
+        &self,
+        store: &Store,
+        version: u64,
+        number: u64,
+        (id, had): (&str, u64),
+    ) -> Result<(Seat<'_>, Resume), String> {
+        let term = self.term();
+        let (seat, point) = {
+            let mut backlog = self.backlog();
+            let backlog = backlog.as_mut().filter(|backlog| backlog.is_of(version, term));
+            let backlog = backlog.ok_or("this server has not told what it does until now")?;
+            let point = backlog.point_before(had).ok_or("the log does not go back so far")?;
+            (self.take_seat(backlog, number, Some(point.index)), point)
+        };
+        let history = History::parse(&id.to_ascii_lowercase()).map(|id| backlog::mixed(id, seat.salt));
+        let history = history.ok_or("the id is none of this server's")?;
+        let (log, mut at, mut rest) = (store.log(), point, Vec::new());
+        let hold = log.hold_after(point.index).ok_or("the log does not go back so far any more")?;
+        let mut reader = log.reader(point.index);
+        let histories = log.histories();
+        if !histories.starts().iter().any(|start| start.history == history) {
+            return Err("the id is none of this server's".into());
+        }
+        while at.offset < had {
+            rest.clear();
+            if !self.pass(&seat, &mut reader, &mut at, &mut rest)? {
+                return Err(format!("it has {had} bytes of the stream, this server {}", at.offset));
+            }
+        }
+        let lacks = usize::try_from(at.offset - had).map_err(|error| error.to_string())?;
+        rest.drain(..rest.len() - lacks.min(rest.len()));
+        if histories.shared_through(history, at.index) != Some(at.index) {
+            return Err("it has gone on elsewhere than this server".into());
+        }
+        let id = backlog::mixed(log.history(), seat.salt).to_string();
+        Ok((seat, Resume { at, rest, hold, id }))
+    }
+
+    /// Begins the stream, if it has not begun. Returns the replica's seat, and a record behind which all is in it.
+    pub(super) fn begin_backlog(&self, store: &Store, version: u64, number: u64) -> Result<(Seat<'_>, Index), String> {
+        let _one_at_a_time = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let term = self.term();
+        if let Some(backlog) = self.backlog().as_mut().filter(|backlog| backlog.is_of(version, term)) {
+            let index = backlog.kept.index;
+            return Ok((self.take_seat(backlog, number, None), index));
+        }
+        // One that is there still is another term's: nobody is to end it from here on.
+        *self.backlog() = None;
+        let hold = store.log().hold();
+        let index = self.engine.begin_to_state(version)?;
+        let kept = Point { index, offset: 0, database: None };
+        let (saved, left) = (Instant::now(), Instant::now());
+        let (salt, points, acknowledged) = (History(backlog::random()), vec![kept], BTreeMap::new());
+        let mut backlog = Backlog { salt, version, term, points, kept, hold, saved, acknowledged, left };
+        backlog.hold.advance(index.max(backlog.hold.after()));
+        self.save_backlog(store, &backlog);
+        tracing::info!("behind record {index} the log says what is done, for a Redis that follows");
+        let seat = self.take_seat(&mut backlog, number, None);
+        *self.backlog() = Some(backlog);
+        Ok((seat, index))
+    }
+
+    /// Returns the place behind a record, which the stream has begun before, and the stream's id there.
+    pub(super) fn point_at(&self, seat: &Seat<'_>, store: &Store, index: Index) -> Result<(Point, String), String> {
+        let mut at = {
+            let backlog = self.backlog();
+            let backlog = backlog.as_ref().filter(|backlog| backlog.salt == seat.salt);
+            let point = backlog.ok_or("the stream has ended")?.points.iter().rfind(|point| point.index <= index);
+            *point.ok_or("the stream has begun behind the copy")?
+        };
+        let (mut reader, mut out) = (store.log().reader(at.index), Vec::new());
+        while at.index < index {
+            out.clear();
+            if !self.pass(seat, &mut reader, &mut at, &mut out)? {
+                return Err(format!("record {} cannot be read yet", at.index.next()));
+            }
+        }
+        Ok((at, backlog::mixed(store.log().history(), seat.salt).to_string()))
+    }
+
+    fn pass(&self, seat: &Seat<'_>, reader: &mut Reader, at: &mut Point, out: &mut Vec<u8>) -> Result<bool, String> {
+        pass_next(reader, at, out).map_err(|error| {
+            if is_unsaid(&error) {
+                seat.void();
+            }
+            error.to_string()
+        })
+    }
+
+    /// Ends the stream where it is another store's, where nobody has followed for as long as it is kept, or where it
+    /// keeps too much of the log.
+    pub fn tidy_backlog(&self, store: &Store) {
+        let (version, term) = (self.version(), self.term());
+        let kept_s = self.engine.settings.config().replication.backlog_ttl_s;
+        let mut backlog = self.backlog();
+        let Some(found) = backlog.as_ref() else { return };
+        let is_left = found.acknowledged.is_empty();
+        let why = match () {
+            () if !found.is_of(version, term) => "the data are others by now".to_owned(),
+            () if is_left && kept_s > 0 && found.left.elapsed() > Duration::from_secs(kept_s) => {
+                format!("none has for {kept_s} seconds")
+            }
+            () if is_left => match self.is_too_much(store, found.hold.kept_bytes()) {
+                Some(why) => format!("who might come back is {why}"),
+                None => return,
+            },
+            () => return,
+        };
+        if found.version == version && self.end_to_state(store).is_err() {
+            // All goes on until the log has room.
+            return;
+        }
+        tracing::info!("the log says no more what is done for a Redis that follows: {why}");
+        *backlog = None;
+    }
+
+    /// Ends the stream of this store, for whoever starts after a crash, too.
+    ///
+    /// # Errors
+    /// The log has no room.
+    fn end_to_state(&self, store: &Store) -> Result<(), Stop> {
+        if store.makes_records() {
+            store.put_statement(UNSAID, Mode::Disk)?;
+        }
+        self.remove_backlog();
+        store.end_to_state();
+        Ok(())
+    }
+
+    /// Forgets the stream of this name.
+    fn void_backlog(&self, salt: History) {
+        let mut backlog = self.backlog();
+        if backlog.as_ref().is_some_and(|backlog| backlog.salt == salt) {
+            tracing::info!("a record says nothing of what it does: a Redis that follows gets all data");
+            *backlog = None;
+        }
+    }
+
+    /// Ends the stream where a store is about to serve that does not say what it does.
+    pub fn expect_stated(&self, store: &Store) {
+        if store.states() || !datadir::stream_file(&self.engine.settings.config().dir).exists() {
+            return;
+        }
+        *self.backlog() = None;
+        if let Err(stop) = self.end_to_state(store) {
+            tracing::warn!("that the log says no more what is done cannot be noted: {stop:?}");
+            self.remove_backlog();
+        }
+    }
+
+    /// Goes on with the stream of an earlier process, before anything runs.
+    pub fn restore_backlog(&self, store: &Store) {
+        let held = store.log().take_kept();
+        let path = datadir::stream_file(&self.engine.settings.config().dir);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(error) => return tracing::warn!("{}: {error}", path.display()),
+        };
+        match self.restored(store, &text, held) {
+            Ok(backlog) => {
+                let at = backlog.points[0];
+                store.begin_to_state();
+                tracing::info!("a Redis that has followed may go on behind record {}", at.index);
+                *self.backlog() = Some(backlog);
+            }
+            Err(why) => {
+                tracing::info!("a Redis that has followed needs all data: {why}");
+                if self.end_to_state(store).is_err() {
+                    self.remove_backlog();
+                }
+            }
+        }
+    }
+
+    fn restored(&self, store: &Store, text: &str, held: Option<Hold>) -> Result<Backlog, String> {
+        if store.follows() || self.engine.group.is_member() {
+            return Err("the data are another server's".into());
+        }
+        let (salt, history, at) = file::parse(text).ok_or("the file of the stream cannot be read")?;
+        let log = store.log();
+        // Two holds, of which the first one was there before anything could go.
+        let hold = log.hold_after(at.index).ok_or("the log does not go back so far")?;
+        drop(held);
+        if log.histories().shared_through(history, at.index) != Some(at.index) {
+            return Err("the data are others by now".into());
+        }
+        let (saved, left) = (Instant::now(), Instant::now());
+        let (points, kept, acknowledged, term) = (vec![at], at, BTreeMap::new(), self.term());
+        // The version that the store is going to have.
+        let version = self.version() + 1;
+        Ok(Backlog { salt, version, term, points, kept, hold, saved, acknowledged, left })
+    }
+
+    /// Notes the version of the store with which an earlier process's stream goes on.
+    pub fn keep_backlog(&self) {
+        let version = self.version();
+        self.backlog().iter_mut().for_each(|backlog| backlog.version = version);
+    }
+
+    /// Writes down through where the stream is let go of; returns whether it is on the disk.
+    fn save_backlog(&self, store: &Store, backlog: &Backlog) -> bool {
+        let dir = self.engine.settings.config().dir.clone();
+        match file::write(&dir, &file::format(backlog.salt, store.log().history(), &backlog.kept)) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!("how far a Redis has followed cannot be noted: {error}");
+                false
+            }
+        }
+    }
+
+    fn remove_backlog(&self) {
+        let dir = &self.engine.settings.config().dir;
+        let path = datadir::stream_file(dir);
+        match std::fs::remove_file(&path).and_then(|()| datadir::sync_dir(dir)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => tracing::warn!("{}: {error}", path.display()),
+            _ => {}
+        }
+    }
+
+    /// Returns the term of the group that this server leads; 0 outside of one.
+    pub(super) fn term(&self) -> u64 {
+        self.engine.group.facts().map_or(0, |facts| facts.term)
+    }
+}
+
+/// Goes on behind the next record, if it is there; returns whether it was.
+pub(super) fn pass_next(reader: &mut Reader, at: &mut Point, out: &mut Vec<u8>) -> io::Result<bool> {
+    match reader.next().map_err(|error| io::Error::other(error.to_string()))? {
+        Next::Record(record) => at.pass(record.index, record.kind, record.body, out).map(|()| true),
+        Next::UpToDate => Ok(false),
+        Next::Gap(first) => Err(io::Error::other(format!("the log begins with {first}"))),
+    }
+}
+
+/// Returns the log's last record that a Redis may be sent: of a group, the last one that it has agreed on.
+pub(super) fn sendable(log: &Log, is_member: bool) -> Index {
+    if is_member { log.confirmed() } else { log.durable() }
+}
