@@ -5,6 +5,7 @@
 //! CPU time is that of all threads of a process, from before a load until it has been idle, as in `compare`.
 
 mod acknowledged;
+mod followed;
 mod full_sync;
 mod pair;
 mod redis;
@@ -33,7 +34,7 @@ pub struct Options {
     pub sync_keys: u64,
     /// The directory of the data.
     pub dir: PathBuf,
-    /// The parts that are measured: stream, acknowledged, sync, redis; all if there are none.
+    /// The parts that are measured: stream, acknowledged, sync, redis, followed; all if there are none.
     pub parts: Vec<String>,
     pub write_to: Option<PathBuf>,
 }
@@ -64,8 +65,13 @@ type Part = fn(&Options) -> Result<Vec<Row>>;
 /// Measures and prints; returns true if all targets are met.
 pub fn run(options: &Options) -> Result<bool> {
     let steal = Steal::now();
-    let parts: [(&str, Part); 4] =
-        [("stream", stream::run), ("acknowledged", acknowledged::run), ("sync", full_sync::run), ("redis", redis::run)];
+    let parts: [(&str, Part); 5] = [
+        ("stream", stream::run),
+        ("acknowledged", acknowledged::run),
+        ("sync", full_sync::run),
+        ("redis", redis::run),
+        ("followed", followed::run),
+    ];
     let mut rows = Vec::new();
     for (_, measure) in parts.iter().filter(|(part, _)| options.measures(part)) {
         rows.extend(measure(options)?);

@@ -46,6 +46,20 @@ impl Pair {
         Ok((server, place))
     }
 
+    /// Starts a redis-server that follows this master, and waits until it does.
+    pub fn start_follower(&self, template: &Template, dir: &Path) -> Result<(Server, Workplace)> {
+        let (server, place) = start_replica(&self.master, template, dir)?;
+        let (mut client, begin) = (server.client()?, Instant::now());
+        loop {
+            let info = client.info("replication")?.unwrap_or_default();
+            if info_field(&info, "master_link_status") == Some("up") {
+                return Ok((server, place));
+            }
+            ensure!(begin.elapsed() < PATIENCE, "the redis-server does not follow:\n{info}");
+            sleep(LOOK);
+        }
+    }
+
     /// Waits until the replica has all.
     pub fn wait_for_replica(&self) -> Result<()> {
         wait_for(&self.master, self.replica.as_ref().context("there is a replica")?)

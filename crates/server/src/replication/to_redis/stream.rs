@@ -5,7 +5,7 @@ use super::commands::{Point, is_unsaid};
 use super::file;
 use crate::datadir;
 use crate::replication::state::Replication;
-use haypile_log::{History, Hold, Index, Log, Next, Reader};
+use haypile_log::{Histories, History, Hold, Index, Log, Next, Reader};
 use haypile_store::{Mode, Stop, Store, UNSAID};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -126,7 +126,7 @@ impl Replication {
         }
         let lacks = usize::try_from(at.offset - had).map_err(|error| error.to_string())?;
         rest.drain(..rest.len() - lacks.min(rest.len()));
-        if histories.shared_through(history, at.index) != Some(at.index) {
+        if !is_on_the_way(&histories, history, at.index) {
             return Err("it has gone on elsewhere than this server".into());
         }
         let id = backlog::mixed(log.history(), seat.salt).to_string();
@@ -279,7 +279,7 @@ impl Replication {
         // Two holds, of which the first one was there before anything could go.
         let hold = log.hold_after(at.index).ok_or("the log does not go back so far")?;
         drop(held);
-        if log.histories().shared_through(history, at.index) != Some(at.index) {
+        if !is_on_the_way(&log.histories(), history, at.index) {
             return Err("the data are others by now".into());
         }
         let (saved, left) = (Instant::now(), Instant::now());
@@ -329,6 +329,14 @@ pub(super) fn pass_next(reader: &mut Reader, at: &mut Point, out: &mut Vec<u8>) 
         Next::UpToDate => Ok(false),
         Next::Gap(first) => Err(io::Error::other(format!("the log begins with {first}"))),
     }
+}
+
+/// Whether whoever was in `history` last, or on the way to it, and stands behind this record, has nothing that the log
+/// does not have.
+fn is_on_the_way(histories: &Histories, history: History, index: Index) -> bool {
+    let Some(start) = histories.starts().iter().find(|start| start.history == history) else { return false };
+    let index = index.max(start.after());
+    histories.shared_through(history, index) == Some(index)
 }
 
 /// Returns the log's last record that a Redis may be sent: of a group, the last one that it has agreed on.
