@@ -1,9 +1,10 @@
-//! Statements: what a transaction does, in words of its caller's, in the record beside the effects. They change nothing;
-//! whoever reads the log can hand them to a server that knows no rows.
+//! Statements: what a transaction does, in words of its caller's, in the record beside the effects. They change
+//! nothing; whoever reads the log can hand them to a server that knows no rows.
 //!
 //! A store states while somebody wants to hear it (`Store::begin_to_state`). The words are the caller's business; a
-//! transaction keeps them in order, takes them back with a rollback, and says what words alone do not: which keys it has
-//! found expired. A reader that goes by statements has these keys still, because their deadlines are told, not acted on.
+//! transaction keeps them in order, takes them back with a rollback, and says what words alone do not: which keys it
+//! has found expired. A reader that goes by statements has these keys still, because their deadlines are told, not
+//! acted on.
 
 use super::Txn;
 use super::own::OverlayMark;

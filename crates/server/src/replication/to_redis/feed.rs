@@ -161,8 +161,8 @@ impl RedisFeed {
         self.stream(store, version, &seat, at, Vec::new(), hold)
     }
 
-    /// Makes a copy, or takes one that was made lately, and gives the replica signs of life meanwhile. With it comes the
-    /// replica's seat, if it is going to follow.
+    /// Makes a copy, or takes one that was made lately, and gives the replica signs of life meanwhile. With it comes
+    /// the replica's seat, if it is going to follow.
     ///
     /// # Errors
     /// The outer one: the connection broke. The inner one, a text for people: there is no copy.
