@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::lookup::Entry;
 use crate::transfer;
 use haypile_resp::write;
-use haypile_store::{Before, Key, Txn, Unstated};
+use haypile_store::{Before, Key, STATEMENTS_BYTES_MAX, Txn, Unstated};
 use haypile_types::key;
 use smallvec::SmallVec;
 
@@ -156,8 +156,10 @@ pub(crate) fn state_value(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         return Ok(());
     };
     let deadline = digits(entry.header.deadline_ms.unwrap_or(0));
-    let payload = transfer::payload_for_old(txn, key, entry)?;
-    state(txn, &[b"RESTORE", key.name, &deadline, &payload, b"REPLACE", b"ABSTTL"]);
+    match transfer::payload_for_old(txn, key, entry, STATEMENTS_BYTES_MAX)? {
+        Some(payload) => state(txn, &[b"RESTORE", key.name, &deadline, &payload, b"REPLACE", b"ABSTTL"]),
+        None => txn.state_too_much(),
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! whatever a value's size, neither way holds it, but for what the writer keeps.
 
 use crate::error::{Error, Result};
-use haypile_rdb::{Kind, Memory, Output, Part, Writer};
+use haypile_rdb::{Kind, Measure, Measured, Output, Part, Writer};
 use haypile_store::{Direction, Key, Stop, Taken, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
@@ -52,15 +52,18 @@ pub fn kind_for_old(entry: &Entry) -> Kind {
     }
 }
 
-/// Returns a value's payload that any Redis since 5.0 can restore.
+/// Returns a value's payload that any Redis since 5.0 can restore; None if it is longer than so many bytes.
 ///
 /// # Errors
 /// The value is read from the disk, or takes long.
-pub fn payload_for_old(txn: &mut Txn, key: &Key, entry: Entry) -> Result<Vec<u8>> {
-    let (kind, mut writer) = (kind_for_old(&entry), Writer::new(Memory::new(usize::MAX)));
+pub fn payload_for_old(txn: &mut Txn, key: &Key, entry: Entry, bytes_max: usize) -> Result<Option<Vec<u8>>> {
+    let (kind, mut writer) = (kind_for_old(&entry), Writer::new(Measure::new(bytes_max, u64::MAX)));
     writer.kind(kind).map_err(unwritten)?;
     write(txn, key, entry, kind, &mut writer)?;
-    Ok(writer.seal())
+    Ok(match writer.measured().map_err(unwritten)? {
+        Measured::Whole(payload) => Some(payload),
+        Measured::Long(_) => None,
+    })
 }
 
 /// Whether some field that readers see has a deadline.

@@ -24,7 +24,7 @@ pub(crate) mod visit;
 mod visiting;
 mod writes;
 
-pub use statements::{Before, UNSAID, Unstated};
+pub use statements::{Before, STATEMENTS_BYTES_MAX, UNSAID, Unstated};
 pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;

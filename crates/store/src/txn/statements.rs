@@ -13,7 +13,7 @@ use crate::store::Store;
 use std::sync::atomic::Ordering;
 
 /// Bytes of the statements of a record at most. A transaction that does more says that it says nothing.
-const STATEMENTS_BYTES_MAX: usize = 256 << 20;
+pub const STATEMENTS_BYTES_MAX: usize = 256 << 20;
 
 /// The text of the statement that a record, or what is behind it, does something of which nothing is said: who goes by
 /// statements needs all data.
@@ -79,6 +79,11 @@ impl Txn<'_> {
             self.overlay.statements().statement(None, &[UNSAID]);
         }
         self.overlay.state();
+    }
+
+    /// Notes that there is more to say than a record may.
+    pub fn state_too_much(&mut self) {
+        self.is_unsaid = true;
     }
 
     /// Notes that the command has nothing to say of what it does.

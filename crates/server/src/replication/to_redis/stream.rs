@@ -217,7 +217,8 @@ impl Replication {
     /// The log has no room.
     fn end_to_state(&self, store: &Store) -> Result<(), Stop> {
         if store.makes_records() {
-            store.put_statement(UNSAID, Mode::Disk)?;
+            // The thread of a group's messages comes here: it waits for nothing.
+            store.put_statement(UNSAID, Mode::Memory)?;
         }
         self.remove_backlog();
         store.end_to_state();
@@ -297,6 +298,10 @@ impl Replication {
 
     /// Writes down through where the stream is let go of; returns whether it is on the disk.
     fn save_backlog(&self, store: &Store, backlog: &Backlog) -> bool {
+        if self.engine.group.is_member() {
+            // A new term's stream is another one.
+            return true;
+        }
         let dir = self.engine.settings.config().dir.clone();
         match file::write(&dir, &file::format(backlog.salt, store.log().history(), &backlog.kept)) {
             Ok(()) => true,
@@ -308,6 +313,9 @@ impl Replication {
     }
 
     fn remove_backlog(&self) {
+        if self.engine.group.is_member() {
+            return;
+        }
         let dir = &self.engine.settings.config().dir;
         let path = datadir::stream_file(dir);
         match std::fs::remove_file(&path).and_then(|()| datadir::sync_dir(dir)) {
