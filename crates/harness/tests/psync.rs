@@ -1,8 +1,13 @@
 //! The short forms of `make psync`.
 
 use haypile_harness::psync::{Options, run};
+use std::sync::{Mutex, PoisonError};
+
+/// Held by the run under way: each keeps all cores busy.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn runs(back: bool) -> bool {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let options = Options {
         server: None,
         options: String::new(),

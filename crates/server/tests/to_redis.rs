@@ -7,6 +7,7 @@ mod process;
 use haypile_commands::Table;
 use haypile_commands::table::Access;
 use process::following::{DEBUG, field, print_log, replica_of, wait_for_link};
+use process::group::{Group, raft};
 use process::redis::redis;
 use process::{Client, Server, TempDir, free_port, request, wait_until};
 use std::collections::BTreeSet;
@@ -349,7 +350,7 @@ fn another_lineage_of_data_is_never_gone_on_with() {
 #[test]
 fn what_is_kept_is_what_the_slowest_needs_and_nothing_is_told_of_a_stream_that_has_ended() {
     let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
-    let more = ["--rename-command", "SET", "mySET", "--log-segment-size", "1mb", "--flush-log-bytes", "4mb"];
+    let more = ["--rename-command", "SET", "mySET", "--log-segment-size", "1mb", "--maxmemory", "4gb"];
     let master = logged(&dirs[0], free_port(), &more);
     let mut client = master.client();
     // Whoever wants no more than the data begins no stream.
@@ -509,6 +510,35 @@ fn a_redis_follows_by_way_of_a_replica() {
     wait_until("it takes writes", || between.client().ask("INCR a") == ":3\r\n");
     wait_until("the Redis follows it", || replica.client().ask("GET a") == "$1\r\n3\r\n");
     is_equal(&between, &replica);
+}
+
+#[test]
+fn a_redis_follows_a_group_by_way_of_any_member_and_through_its_elections() {
+    let mut group = Group::start(&["--enable-debug-command", "yes"]);
+    let (leader, dir) = (group.leader(), TempDir::new());
+    let other = (leader + 1) % 3;
+    let address = format!("127.0.0.1:{}", group.ports[leader]);
+    wait_until("it knows the leader", || raft(&mut group.client(other), "leader_address") == address);
+    let mut client = group.client(leader);
+    assert_eq!(client.ask("SET a 1"), "+OK\r\n");
+    let replica = redis(&dir, &[]);
+    follow(&replica, group.ports[other]);
+    assert_eq!(client.ask("INCR a"), ":2\r\n");
+    assert_eq!(client.ask("SADD set x y z"), ":3\r\n");
+    assert!(client.ask("SPOP set").starts_with("$1"));
+    assert_eq!(client.ask("WAIT 1 20000"), ":1\r\n");
+    assert!(field(&mut client, "slave2").contains(&format!("port={},state=online", replica.port)));
+    let digest = |client: &mut Client<TcpStream>| client.ask("DEBUG DIGEST");
+    wait_until("it is the same there", || digest(&mut replica.client()) == digest(&mut client));
+    // A new leader's records say nothing until somebody asks for that: all data come once more.
+    drop(client);
+    group.kill(leader);
+    let mut client = group.client(group.leader());
+    wait_until("it takes writes", || client.ask("INCR a") == ":3\r\n");
+    wait_until("the write has arrived", || replica.client().ask("GET a") == "$1\r\n3\r\n");
+    wait_for_link(&replica);
+    assert_eq!(client.ask("LPUSH list x"), ":1\r\n");
+    wait_until("it is the same", || digest(&mut replica.client()) == digest(&mut client));
 }
 
 #[test]

@@ -259,7 +259,8 @@ pub(super) fn lines(engine: &Engine, out: &mut String) {
         let lag_max = Duration::from_secs(config.replication.max_lag_s.into());
         super::field(out, "min_slaves_good_slaves", &engine.replication.good_replicas(lag_max).to_string());
     }
-    for (number, replica) in engine.replication.downstream().iter().enumerate() {
+    // Behind the members of a group, those that follow it.
+    for (number, replica) in (members(engine)..).zip(&engine.replication.downstream()) {
         let state = match replica.state {
             DownstreamState::WaitCopy => "wait_bgsave",
             DownstreamState::SendCopy => "send_bulk",
@@ -284,10 +285,14 @@ pub(super) fn behind(engine: &Engine, replica: &Downstream) -> (u64, u64) {
 }
 
 fn connected(engine: &Engine) -> u64 {
+    members(engine) + engine.replication.downstream().len() as u64
+}
+
+/// Returns how many members of its group a leader hears of.
+fn members(engine: &Engine) -> u64 {
     match engine.role_in_group() {
         Some(Role::Master { replicas, .. }) => replicas.len() as u64,
-        Some(Role::Replica { .. }) => 0,
-        None => engine.replication.downstream().len() as u64,
+        Some(Role::Replica { .. }) | None => 0,
     }
 }
 
