@@ -350,7 +350,17 @@ fn another_lineage_of_data_is_never_gone_on_with() {
 #[test]
 fn what_is_kept_is_what_the_slowest_needs_and_nothing_is_told_of_a_stream_that_has_ended() {
     let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
-    let more = ["--rename-command", "SET", "mySET", "--log-segment-size", "1mb", "--maxmemory", "4gb"];
+    let more = [
+        "--rename-command",
+        "SET",
+        "mySET",
+        "--log-segment-size",
+        "1mb",
+        "--maxmemory",
+        "4gb",
+        "--flush-log-bytes",
+        "4mb",
+    ];
     let master = logged(&dirs[0], free_port(), &more);
     let mut client = master.client();
     // Whoever wants no more than the data begins no stream.

@@ -8,7 +8,7 @@
 use super::commands::Point;
 use haypile_log::{DirectoryId, History, Hold, Index};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of the stream between two places whose offsets are kept.
 const APART_BYTES: u64 = 64 << 10;
@@ -18,6 +18,9 @@ const APART_RECORDS: u64 = 4096;
 
 /// Places that are kept at most; then every other one goes.
 const POINTS_MAX: usize = 4096;
+
+/// Replicas that have gone and are remembered.
+const DEPARTED_MAX: usize = 64;
 
 /// See the file's head.
 pub struct Backlog {
@@ -35,6 +38,8 @@ pub struct Backlog {
     pub(super) saved: Instant,
     /// Through which record each replica has acknowledged, by the number of its connection.
     pub(super) acknowledged: BTreeMap<u64, Index>,
+    /// Through which record replicas had acknowledged that have gone, and when: they may come back.
+    pub(super) departed: Vec<(Index, Instant)>,
     /// When the last replica has gone.
     pub(super) left: Instant,
 }
@@ -50,6 +55,32 @@ impl Backlog {
         let at = self.points.partition_point(|point| point.offset < had);
         let exact = || self.points.first().filter(|point| point.offset == had);
         at.checked_sub(1).and_then(|at| self.points.get(at)).or_else(exact).copied()
+    }
+
+    /// Returns the record behind which all is kept, for those who are there and those who have gone within `kept`.
+    pub(super) fn needed(&mut self, kept: Option<Duration>) -> Option<Index> {
+        self.departed.retain(|(_, at)| kept.is_none_or(|kept| at.elapsed() <= kept));
+        let departed = self.departed.iter().map(|(index, _)| *index);
+        self.acknowledged.values().copied().chain(departed).min()
+    }
+
+    /// Notes that a replica has gone.
+    pub(super) fn leave(&mut self, number: u64) {
+        self.left = Instant::now();
+        if let Some(through) = self.acknowledged.remove(&number) {
+            if self.departed.len() >= DEPARTED_MAX {
+                self.departed.remove(0);
+            }
+            self.departed.push((through, self.left));
+        }
+    }
+
+    /// Notes that a replica has come back, which goes on behind this record.
+    pub(super) fn come_back(&mut self, at: Index) {
+        let had = (0..self.departed.len()).filter(|&one| self.departed[one].0 <= at);
+        if let Some(one) = had.max_by_key(|&one| self.departed[one].0) {
+            self.departed.remove(one);
+        }
     }
 
     /// Adds a place, if it is far enough behind the last one.

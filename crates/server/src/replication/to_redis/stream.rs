@@ -53,7 +53,7 @@ impl Seat<'_> {
         let mut backlog = self.replication.backlog();
         let Some(backlog) = backlog.as_mut().filter(|backlog| backlog.salt == self.salt) else { return };
         backlog.acknowledged.insert(self.number, through);
-        let all = backlog.acknowledged.values().min().copied().unwrap_or(through);
+        let all = backlog.needed(self.replication.kept_for()).unwrap_or(through);
         let Some(passed) = backlog.points.iter().rfind(|point| point.index <= all).copied() else { return };
         if passed.index <= backlog.kept.index || backlog.saved.elapsed() < SAVE_INTERVAL {
             return;
@@ -77,13 +77,18 @@ impl Seat<'_> {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         if let Some(backlog) = self.replication.backlog().as_mut().filter(|backlog| backlog.salt == self.salt) {
-            backlog.acknowledged.remove(&self.number);
-            backlog.left = Instant::now();
+            backlog.leave(self.number);
         }
     }
 }
 
 impl Replication {
+    /// Returns how long the log is kept for a replica that has gone; None for as long as there is room.
+    fn kept_for(&self) -> Option<Duration> {
+        let kept_s = self.engine.settings.config().replication.backlog_ttl_s;
+        (kept_s > 0).then(|| Duration::from_secs(kept_s))
+    }
+
     /// Takes a seat for a replica: all behind `at`, or behind what the file names, is kept for it.
     fn take_seat(&self, backlog: &mut Backlog, number: u64, at: Option<Index>) -> Seat<'_> {
         backlog.acknowledged.insert(number, at.unwrap_or(backlog.kept.index));
@@ -130,6 +135,7 @@ impl Replication {
             return Err("it has gone on elsewhere than this server".into());
         }
         let id = backlog::mixed(log.history(), seat.salt).to_string();
+        self.backlog().iter_mut().for_each(|backlog| backlog.come_back(at.index));
         Ok((seat, Resume { at, rest, hold, id }))
     }
 
@@ -148,7 +154,8 @@ impl Replication {
         let kept = Point { index, offset: 0, database: None };
         let (saved, left) = (Instant::now(), Instant::now());
         let (salt, points, acknowledged) = (History(backlog::random()), vec![kept], BTreeMap::new());
-        let mut backlog = Backlog { salt, version, term, points, kept, hold, saved, acknowledged, left };
+        let departed = Vec::new();
+        let mut backlog = Backlog { salt, version, term, points, kept, hold, saved, acknowledged, departed, left };
         backlog.hold.advance(index.max(backlog.hold.after()));
         self.save_backlog(store, &backlog);
         tracing::info!("behind record {index} the log says what is done, for a Redis that follows");
@@ -190,7 +197,11 @@ impl Replication {
         let (version, term) = (self.version(), self.term());
         let kept_s = self.engine.settings.config().replication.backlog_ttl_s;
         let mut backlog = self.backlog();
-        let Some(found) = backlog.as_ref() else { return };
+        let Some(found) = backlog.as_mut() else { return };
+        if self.is_too_much(store, found.hold.kept_bytes()).is_some() {
+            // Those who are there are looked at by themselves.
+            found.departed.clear();
+        }
         let is_left = found.acknowledged.is_empty();
         let why = match () {
             () if !found.is_of(version, term) => "the data are others by now".to_owned(),
@@ -287,7 +298,9 @@ impl Replication {
         let (points, kept, acknowledged, term) = (vec![at], at, BTreeMap::new(), self.term());
         // The version that the store is going to have.
         let version = self.version() + 1;
-        Ok(Backlog { salt, version, term, points, kept, hold, saved, acknowledged, left })
+        // Whoever has followed may come back.
+        let departed = vec![(at.index, left)];
+        Ok(Backlog { salt, version, term, points, kept, hold, saved, acknowledged, departed, left })
     }
 
     /// Notes the version of the store with which an earlier process's stream goes on.
