@@ -149,7 +149,7 @@ impl Body {
     /// As `statement`, of so many bytes, which `add` adds to the body.
     ///
     /// # Panics
-    /// They are not as many.
+    /// The bytes are not as many.
     pub fn statement_of(&mut self, database: Option<u32>, text_bytes: u32, add: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.reserve(11 + text_bytes as usize);
         self.bytes.push(STATEMENT);

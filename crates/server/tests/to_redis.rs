@@ -206,7 +206,7 @@ fn a_key_that_is_found_expired_is_deleted_there_before_it_is_written_anew() {
         assert!(!client.ask(command).starts_with('-'), "{command}");
     }
     follow(&replica, master.port);
-    // What was expired came all the same: only its master says when a key goes.
+    // Keys that had expired came all the same: only a master says when a key goes.
     for (command, reply) in [
         ("INCR a", ":1\r\n"),
         ("SETNX b new", ":1\r\n"),
@@ -297,7 +297,7 @@ fn after_breaks_kills_and_stops_a_redis_goes_on_from_where_it_was() {
     is_equal(&master, &replica);
     assert_eq!(replica.client().ask("LLEN list"), ":1800\r\n");
     assert_eq!(sent_all(&log_of(&dir)), 1, "{}", log_of(&dir));
-    // Who has left for longer than the log is kept gets all data; and nothing is said any more until then.
+    // A replica that has left for longer than the log is kept gets all data; and nothing is said any more until then.
     let mut client = master.client();
     assert_eq!(replica.client().ask("REPLICAOF NO ONE"), "+OK\r\n");
     assert_eq!(client.ask("CONFIG SET repl-backlog-ttl 1"), "+OK\r\n");

@@ -42,11 +42,13 @@ pub struct Backlog {
     pub(super) departed: Vec<(Index, Instant)>,
     /// When the last replica has gone.
     pub(super) left: Instant,
+    /// A record says nothing of what it does.
+    pub(super) is_void: bool,
 }
 
 impl Backlog {
     pub(super) fn is_of(&self, version: u64, term: u64) -> bool {
-        (self.version, self.term) == (version, term)
+        !self.is_void && (self.version, self.term) == (version, term)
     }
 
     /// Returns the last known place that a replica with so many bytes is behind: of records that say nothing, it has
@@ -64,10 +66,10 @@ impl Backlog {
         self.acknowledged.values().copied().chain(departed).min()
     }
 
-    /// Notes that a replica has gone.
-    pub(super) fn leave(&mut self, number: u64) {
-        self.left = Instant::now();
-        if let Some(through) = self.acknowledged.remove(&number) {
+    /// Notes that a replica has gone. One that has not followed has nothing to come back to.
+    pub(super) fn leave(&mut self, number: u64, has_followed: bool) {
+        if let Some(through) = self.acknowledged.remove(&number).filter(|_| has_followed) {
+            self.left = Instant::now();
             if self.departed.len() >= DEPARTED_MAX {
                 self.departed.remove(0);
             }

@@ -125,7 +125,7 @@ impl RedisFeed {
         let Resume { at, rest, hold, id } = resume;
         let line = if self.asked.knows_ids { format!("+CONTINUE {id}\r\n") } else { "+CONTINUE\r\n".to_owned() };
         self.feed.socket.write_all(line.as_bytes())?;
-        self.stream(store, version, seat, at, rest, hold)
+        self.stream(store, version, seat, at, rest, hold, false)
     }
 
     /// Sends all data, and then the commands behind them.
@@ -158,7 +158,8 @@ impl RedisFeed {
         drop(copy);
         let Some(seat) = seat else { return Ok(()) };
         let Some(store) = replication.engine.store().filter(|_| replication.goes_on(version)) else { return Ok(()) };
-        self.stream(store, version, &seat, at, Vec::new(), hold)
+        let is_behind_mark = self.asked.knows_end;
+        self.stream(store, version, &seat, at, Vec::new(), hold, is_behind_mark)
     }
 
     /// Makes a copy, or takes one that was made lately, and gives the replica signs of life meanwhile. With it comes
@@ -199,7 +200,9 @@ impl RedisFeed {
         })
     }
 
-    /// Sends commands as they come, and takes what the replica acknowledges.
+    /// Sends commands as they come, and takes what the replica acknowledges. Behind a payload with a mark at its end
+    /// nothing is sent before the replica has acknowledged that: it looks for the mark at the end of what has come.
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one stream, handed on as they are")]
     fn stream(
         &mut self,
         store: StoreRef,
@@ -208,6 +211,7 @@ impl RedisFeed {
         at: Point,
         rest: Vec<u8>,
         hold: Hold,
+        is_behind_mark: bool,
     ) -> io::Result<()> {
         let replication = self.feed.replication.clone();
         let progress = replication.progress.clone();
@@ -217,8 +221,7 @@ impl RedisFeed {
         drop(store);
         let (hold, ended) = (Mutex::new(hold), AtomicBool::new(false));
         let places = Mutex::new(VecDeque::from([(at.offset, at.index)]));
-        // With a mark at its end, a payload has to have been taken before anything follows it.
-        let acknowledges = AtomicBool::new(!self.asked.knows_end || self.asked.place.is_some());
+        let acknowledges = AtomicBool::new(!is_behind_mark);
         let (number, socket, is_old) = (self.feed.number, self.feed.socket.clone(), self.asked.is_old);
         seat.acknowledge(at.index);
         let read = std::mem::take(&mut self.feed.read);

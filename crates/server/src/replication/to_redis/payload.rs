@@ -51,7 +51,7 @@ impl Sending<'_> {
         }
         let path = self.copy.dir().join("payload.rdb");
         let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        // It has no name from here on: nothing is left of it, whatever happens.
+        // The file has no name from here on: nothing is left of it, whatever happens.
         std::fs::remove_file(&path)?;
         let out = Out { sending: self, to: To::File(file.try_clone()?, Instant::now()) };
         write(BufWriter::with_capacity(PIECE_BYTES, Box::new(out) as Box<dyn Write>))?.flush()?;

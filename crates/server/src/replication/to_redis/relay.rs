@@ -28,7 +28,7 @@ impl RedisFeed {
         let master = master.ok_or_else(|| Error::other("nobody is known to lead"))?;
         let version = replication.version();
         let mut remote = reach(&replication, &master, || replication.goes_on(version))?;
-        // It ends where this server gets another master, or leads.
+        // The connection ends where this server gets another master, or leads.
         let _registered = replication.register(wanted, remote.handle())?;
         tracing::info!("{}, a Redis, follows {}:{} by way of this server", self.feed.host, master.host, master.port);
         for words in words(&self.asked, &self.feed.host) {

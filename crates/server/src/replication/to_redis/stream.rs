@@ -10,6 +10,7 @@ use haypile_store::{Mode, Stop, Store, UNSAID};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time between two writes of the file.
@@ -31,6 +32,8 @@ pub struct Seat<'r> {
     number: u64,
     /// The stream that it follows. One that begins anew has another one.
     salt: History,
+    /// The replica has all data, and may come back for what is behind them.
+    has_followed: AtomicBool,
 }
 
 impl Seat<'_> {
@@ -52,6 +55,7 @@ impl Seat<'_> {
     pub fn acknowledge(&self, through: Index) {
         let mut backlog = self.replication.backlog();
         let Some(backlog) = backlog.as_mut().filter(|backlog| backlog.salt == self.salt) else { return };
+        self.has_followed.store(true, Ordering::Relaxed);
         backlog.acknowledged.insert(self.number, through);
         let all = backlog.needed(self.replication.kept_for()).unwrap_or(through);
         let Some(passed) = backlog.points.iter().rfind(|point| point.index <= all).copied() else { return };
@@ -77,7 +81,7 @@ impl Seat<'_> {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         if let Some(backlog) = self.replication.backlog().as_mut().filter(|backlog| backlog.salt == self.salt) {
-            backlog.leave(self.number);
+            backlog.leave(self.number, self.has_followed.load(Ordering::Relaxed));
         }
     }
 }
@@ -92,7 +96,7 @@ impl Replication {
     /// Takes a seat for a replica: all behind `at`, or behind what the file names, is kept for it.
     fn take_seat(&self, backlog: &mut Backlog, number: u64, at: Option<Index>) -> Seat<'_> {
         backlog.acknowledged.insert(number, at.unwrap_or(backlog.kept.index));
-        Seat { replication: self, number, salt: backlog.salt }
+        Seat { replication: self, number, salt: backlog.salt, has_followed: AtomicBool::new(false) }
     }
 
     /// Returns where a replica that has so many bytes of a stream goes on.
@@ -155,7 +159,8 @@ impl Replication {
         let (saved, left) = (Instant::now(), Instant::now());
         let (salt, points, acknowledged) = (History(backlog::random()), vec![kept], BTreeMap::new());
         let departed = Vec::new();
-        let mut backlog = Backlog { salt, version, term, points, kept, hold, saved, acknowledged, departed, left };
+        let mut backlog =
+            Backlog { salt, version, term, points, kept, hold, saved, acknowledged, departed, left, is_void: false };
         backlog.hold.advance(index.max(backlog.hold.after()));
         self.save_backlog(store, &backlog);
         tracing::info!("behind record {index} the log says what is done, for a Redis that follows");
@@ -199,11 +204,12 @@ impl Replication {
         let mut backlog = self.backlog();
         let Some(found) = backlog.as_mut() else { return };
         if self.is_too_much(store, found.hold.kept_bytes()).is_some() {
-            // Those who are there are looked at by themselves.
+            // Replicas that are there are looked at one by one.
             found.departed.clear();
         }
         let is_left = found.acknowledged.is_empty();
         let why = match () {
+            () if found.is_void => "a record says nothing".to_owned(),
             () if !found.is_of(version, term) => "the data are others by now".to_owned(),
             () if is_left && kept_s > 0 && found.left.elapsed() > Duration::from_secs(kept_s) => {
                 format!("none has for {kept_s} seconds")
@@ -236,12 +242,11 @@ impl Replication {
         Ok(())
     }
 
-    /// Forgets the stream of this name.
+    /// Has nobody go on with the stream of this name; it ends at the next look, unless another one begins before.
     fn void_backlog(&self, salt: History) {
-        let mut backlog = self.backlog();
-        if backlog.as_ref().is_some_and(|backlog| backlog.salt == salt) {
+        if let Some(backlog) = self.backlog().as_mut().filter(|backlog| backlog.salt == salt && !backlog.is_void) {
             tracing::info!("a record says nothing of what it does: a Redis that follows gets all data");
-            *backlog = None;
+            backlog.is_void = true;
         }
     }
 
@@ -298,9 +303,10 @@ impl Replication {
         let (points, kept, acknowledged, term) = (vec![at], at, BTreeMap::new(), self.term());
         // The version that the store is going to have.
         let version = self.version() + 1;
-        // Whoever has followed may come back.
+        // A replica that has followed may come back.
         let departed = vec![(at.index, left)];
-        Ok(Backlog { salt, version, term, points, kept, hold, saved, acknowledged, departed, left })
+        let is_void = false;
+        Ok(Backlog { salt, version, term, points, kept, hold, saved, acknowledged, departed, left, is_void })
     }
 
     /// Notes the version of the store with which an earlier process's stream goes on.
