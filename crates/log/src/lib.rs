@@ -10,7 +10,9 @@
 mod begin;
 mod body;
 mod budget;
+mod chunk;
 mod close;
+mod copy;
 mod directory;
 mod dump;
 mod durable;
@@ -45,13 +47,15 @@ mod watch;
 mod write;
 
 pub use body::{Body, BodyError, Effect, Effects, Placed, body_crc, effects};
+pub use chunk::{Chunk, ChunkError, ChunkRecords, Chunks, Cut as ChunkCut};
 pub use close::Closed;
+pub use copy::{Copy, ExportError, Exported};
 pub use directory::DirectoryId;
 pub use dump::{Dump, DumpEntry, dump};
 pub use durable::Durability;
 pub use end::EndFile;
 pub use error::{ADVICE, Damage, OpenError, SyncError};
-pub use export::{ExportError, Exported, Hold};
+pub use export::Hold;
 pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
     EntrySpan, FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, Origin, RECORD_HEADER_BYTES,

@@ -276,6 +276,11 @@ impl Log {
         self.shared.state.lock().histories.clone()
     }
 
+    /// Returns the time that no record so far is later than, in milliseconds.
+    pub fn time_ms(&self) -> u64 {
+        self.shared.queue.lock().time_ms()
+    }
+
     /// Returns the history that a base names which holds everything through `index`.
     pub fn history_of(&self, index: Index) -> Option<History> {
         self.shared.state.lock().histories.stamp(index)

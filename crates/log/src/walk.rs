@@ -94,6 +94,11 @@ impl Walk {
         }
     }
 
+    /// Begins at the group at `offset`, as [`within`](Self::within) does, with groups that were on a disk: all is checked.
+    pub(crate) fn within_file(salt: Salt, first: Index, offset: u64, groups: Vec<u8>) -> Walk {
+        Walk { checks_records: true, ..Walk::within(salt, first, offset, groups) }
+    }
+
     /// Offset in the file of what comes next.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64

@@ -26,30 +26,6 @@ fn open_copy(rig: &mut Rig, applied: u64, through: u64) -> Result<Life, OpenErro
     })
 }
 
-/// Several segments and histories; the last record and the last stop that was not clean.
-fn written(rig: &mut Rig) -> Life {
-    let life = rig.open();
-    for number in 2..=300 {
-        life.write(&body(number, 600));
-    }
-    life.log.sync_through(life.log.last()).unwrap();
-    rig.disk.kill();
-    drop(life);
-    let life = rig.open();
-    for number in 301..=400 {
-        life.write(&body(number, 600));
-    }
-    life.log.close().unwrap();
-    drop(life);
-    let life = rig.open();
-    assert_eq!(life.last, Index(400));
-    for number in 401..=600 {
-        life.write(&body(number, 600));
-    }
-    life.log.sync_through(life.log.last()).unwrap();
-    life
-}
-
 #[test]
 fn the_bytes_behind_a_record_are_known_about() {
     let mut rig = Rig::new(1);

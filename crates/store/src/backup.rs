@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering;
 pub struct BackedUp {
     /// The last record that is in the backup.
     pub index: Index,
+    /// Everything through this record is in the base; nothing behind `index` is.
+    pub applied: Index,
     /// Bytes of the log's part.
     pub log_bytes: u64,
 }
@@ -38,10 +40,12 @@ impl Store {
         if !goes_on() {
             return Err("it was broken off".into());
         }
-        let index = self.backup_end();
+        let (index, applied) = (self.backup_end(), Index(self.applied.load(Ordering::Acquire)));
         self.log.sync_through(index).map_err(|error| error.to_string())?;
         let exported = self.log.export(&hold, index, log, goes_on).map_err(|error| error.to_string())?;
-        Ok(BackedUp { index, log_bytes: exported.bytes })
+        // The base may have got further since the checkpoint; the backup need not.
+        let applied = applied.min(index);
+        Ok(BackedUp { index, applied, log_bytes: exported.bytes })
     }
 
     /// Returns the last record of a backup whose base was copied just now. A group may yet take back what it has not
@@ -49,6 +53,11 @@ impl Store {
     pub(crate) fn backup_end(&self) -> Index {
         let applied = Index(self.applied.load(Ordering::Acquire));
         if self.options.in_group { self.log.confirmed().max(applied) } else { self.log.last() }
+    }
+
+    /// Returns the last record that nobody takes back: an archive may have it, once it is on the disk.
+    pub fn archivable(&self) -> Index {
+        if self.options.in_group { self.log.confirmed() } else { self.log.last() }
     }
 
     /// Returns about how many bytes of the log a backup would copy now.

@@ -220,3 +220,27 @@ pub fn body(number: u64, bytes: usize) -> Vec<u8> {
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
+
+/// Several segments and histories; the last record and the last stop that was not clean.
+pub fn written(rig: &mut Rig) -> Life {
+    let life = rig.open();
+    for number in 2..=300 {
+        life.write(&body(number, 600));
+    }
+    life.log.sync_through(life.log.last()).unwrap();
+    rig.disk.kill();
+    drop(life);
+    let life = rig.open();
+    for number in 301..=400 {
+        life.write(&body(number, 600));
+    }
+    life.log.close().unwrap();
+    drop(life);
+    let life = rig.open();
+    assert_eq!(life.last, Index(400));
+    for number in 401..=600 {
+        life.write(&body(number, 600));
+    }
+    life.log.sync_through(life.log.last()).unwrap();
+    life
+}
