@@ -24,7 +24,9 @@ mod output;
 mod socket;
 mod stream;
 mod tls;
+mod unbuffered;
 
+mod archive;
 mod check;
 mod export;
 mod import;
@@ -54,6 +56,10 @@ fn main() -> ExitCode {
     let done = match Cli::parse(arguments.iter().cloned()) {
         Ok(Cli::Server(line)) => run::server(&line, &arguments),
         Ok(Cli::Check { dir }) => return check::run(&dir, &mut std::io::stdout().lock()),
+        Ok(Cli::CheckArchive(what)) => return archive::check::run(&what, &mut std::io::stdout().lock()),
+        Ok(Cli::Backup(what)) => archive::ask::run(&what),
+        Ok(Cli::Backups(what)) => archive::list::run(&what, &mut std::io::stdout().lock()),
+        Ok(Cli::Restore(what)) => archive::restore::run(&what),
         Ok(Cli::Import(what)) => import::run(&what),
         Ok(Cli::Export(what)) => export::run(&what),
         Ok(Cli::Log { dir }) => print_log::print(&dir, &mut std::io::stdout().lock()),

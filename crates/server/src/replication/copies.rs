@@ -71,9 +71,9 @@ impl Copies {
         let (token, source) = (Token(DirectoryId::random().0), Token(datadir::id(&config.dir)?.0));
         let dir = datadir::copies_dir(&config.dir).join(token.to_string());
         let mut hold = store.log().hold();
-        let made = Backups::fill(&dir, &config, store, goes_on).and_then(|(index, _)| {
+        let made = Backups::fill(&dir, &config, store, goes_on).and_then(|(made, _)| {
             let files = files(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-            Ok(Manifest { token, source, index, files })
+            Ok(Manifest { token, source, index: made.index, files })
         });
         let manifest = made.inspect_err(|_| {
             // Files that cannot be removed now are removed at the next start.

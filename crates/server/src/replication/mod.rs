@@ -17,7 +17,6 @@ mod send;
 mod state;
 mod tail;
 pub mod to_redis;
-mod unbuffered;
 pub mod wire;
 
 use crate::replication::feed::Feed;

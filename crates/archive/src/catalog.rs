@@ -1,0 +1,86 @@
+//! What an archive has: its backups, and for each history the chunks of its log.
+
+use crate::chain::Chain;
+use crate::manifest::Manifest;
+use crate::names::ChunkName;
+use haypile_log::{History, Index};
+use std::collections::BTreeMap;
+
+/// The content of an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    /// In the order in which they were made.
+    pub backups: Vec<Manifest>,
+    pub lanes: BTreeMap<History, Lane>,
+    /// The names of objects that are no backup or chunk, or damaged ones, and why.
+    pub strange: Vec<(String, String)>,
+}
+
+/// The chunks of one history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The histories that lead to this one, and itself.
+    pub chain: Chain,
+    /// In the order of their records; they may overlap, and have holes.
+    pub chunks: Vec<ChunkName>,
+}
+
+impl Lane {
+    /// Returns the chunk that has this record, and the most behind it.
+    pub fn chunk_with(&self, index: Index) -> Option<ChunkName> {
+        let begun = self.chunks.partition_point(|chunk| chunk.first <= index);
+        self.chunks[..begun].iter().filter(|chunk| chunk.last >= index).max_by_key(|chunk| chunk.last).copied()
+    }
+
+    /// Returns the first record behind `index` that a chunk has.
+    pub fn first_behind(&self, index: Index) -> Option<Index> {
+        self.chunks.iter().map(|chunk| chunk.first).find(|first| *first > index)
+    }
+}
+
+impl Catalog {
+    /// Returns the history that was written to last, and its chain; None of an archive without backups and chunks.
+    pub fn newest(&self) -> Option<(History, Chain)> {
+        let lanes = self.lanes.iter().filter_map(|(history, lane)| {
+            let last = lane.chunks.iter().max_by_key(|chunk| chunk.last)?;
+            Some((last.time_ms, lane.chain.starts().len(), *history, &lane.chain))
+        });
+        let of_lane = lanes.max_by_key(|(time_ms, depth, ..)| (*time_ms, *depth));
+        let of_backup = self.backups.iter().max_by_key(|backup| backup.made_ms);
+        match (of_lane, of_backup) {
+            (Some((_, _, history, chain)), None) => Some((history, chain.clone())),
+            (None, Some(backup)) => Some((backup.history(), backup.chain())),
+            (None, None) => None,
+            (Some((time_ms, _, history, chain)), Some(backup)) => {
+                // A backup that was made behind all chunks, in a history that has none yet.
+                let is_behind = backup.made_ms > time_ms
+                    && chain.position(backup.history()).is_none()
+                    && !self.lanes.contains_key(&backup.history());
+                Some(if is_behind { (backup.history(), backup.chain()) } else { (history, chain.clone()) })
+            }
+        }
+    }
+
+    /// Returns the chain of a history.
+    pub fn chain_of(&self, history: History) -> Option<Chain> {
+        let of_lane = self.lanes.get(&history).map(|lane| lane.chain.clone());
+        of_lane.or_else(|| self.backups.iter().find(|backup| backup.history() == history).map(Manifest::chain))
+    }
+
+    /// Returns the last record of this chain that is here without a hole behind `after`; `after` if the next one is not.
+    pub fn reach(&self, chain: &Chain, after: Index) -> Index {
+        let mut reached = after;
+        while let Some(chunk) = self.next_chunk(chain, reached) {
+            reached = chunk.1;
+        }
+        reached
+    }
+
+    /// Returns the chunk with the record behind `reached`, and the last record of it that counts in this chain.
+    pub fn next_chunk(&self, chain: &Chain, reached: Index) -> Option<(ChunkName, Index)> {
+        let next = reached.next();
+        let at = (0..chain.starts().len()).rfind(|at| chain.starts()[*at].after() < next)?;
+        let chunk = self.lanes.get(&chain.starts()[at].history)?.chunk_with(next)?;
+        Some((chunk, chunk.last.min(chain.end(at))))
+    }
+}

@@ -1,0 +1,99 @@
+//! Places for objects: a directory, or a bucket of an object store. Whoever calls waits.
+
+pub mod directory;
+pub mod objects;
+
+use directory::Directory;
+use objects::Objects;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Bytes that are read or written at a time: an object of more goes in so many parts.
+pub const PART_BYTES: usize = 8 << 20;
+
+/// False once whoever waits for a place wants no answer any more.
+pub type GoesOn = Arc<AtomicBool>;
+
+/// An object of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name, with slashes, relative to the place.
+    pub name: String,
+    pub bytes: u64,
+    /// When it was written, in milliseconds since 1970, by the place's clock.
+    pub modified_ms: u64,
+}
+
+/// Why a place did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaceError {
+    /// There is no such object.
+    Missing(String),
+    /// There is such an object already.
+    Exists(String),
+    /// Another reason, for people. It may pass.
+    Failed(String),
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlaceError::Missing(name) => write!(f, "{name} is not there"),
+            PlaceError::Exists(name) => write!(f, "{name} is there already"),
+            PlaceError::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+/// A function that hands out the next bytes of an object; nothing at its end.
+pub type NextPart<'a> = dyn FnMut() -> Result<Option<Vec<u8>>, PlaceError> + 'a;
+
+/// A function that takes the next bytes of an object.
+pub type TakePart<'a> = dyn FnMut(&[u8]) -> Result<(), PlaceError> + 'a;
+
+/// Objects by name. An object is there as a whole or not at all, and for good when `put` has returned.
+pub trait Place: Send + Sync {
+    /// Returns the name of the place, for people.
+    fn name(&self) -> String;
+
+    /// Returns the objects whose names begin with `prefix`, which ends with a slash, and come behind `after`, in the order
+    /// of their names.
+    fn list(&self, prefix: &str, after: &str) -> Result<Vec<Listed>, PlaceError>;
+
+    /// Writes an object out of parts, each but the last of `PART_BYTES`, over one that is there.
+    fn put(&self, name: &str, parts: &mut NextPart<'_>) -> Result<(), PlaceError>;
+
+    /// Writes an object that is not there.
+    ///
+    /// # Errors
+    /// `Exists` if it is.
+    fn create(&self, name: &str, bytes: Vec<u8>) -> Result<(), PlaceError>;
+
+    /// Reads an object from its beginning, as many bytes as `take` wants to have.
+    ///
+    /// # Errors
+    /// Those of `take` are passed on.
+    fn get(&self, name: &str, take: &mut TakePart<'_>) -> Result<(), PlaceError>;
+
+    /// Returns the first bytes of an object, at most so many.
+    fn get_start(&self, name: &str, bytes: usize) -> Result<Vec<u8>, PlaceError>;
+
+    /// Removes an object; one that is not there is none.
+    fn remove(&self, name: &str) -> Result<(), PlaceError>;
+}
+
+/// Opens the place that `location` names: a path, or an address like `s3://bucket/path`, `gs://bucket/path` or
+/// `az://container/path`. `options` are those of an object store, beside what the environment says.
+///
+/// # Errors
+/// A text for people: the address or an option makes no sense.
+pub fn place_of(location: &str, options: &[(String, String)], goes_on: &GoesOn) -> Result<Arc<dyn Place>, String> {
+    match location.split_once("://") {
+        None => Ok(Arc::new(Directory::new(location))),
+        Some(("file", path)) => Ok(Arc::new(Directory::new(path))),
+        Some(_) => Ok(Arc::new(Objects::open(location, options, goes_on.clone())?)),
+    }
+}
