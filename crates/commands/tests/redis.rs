@@ -104,6 +104,7 @@ const ADDED_SINCE: &[&str] = &[
     "blmovem",
     "sunioncard",
     "sdiffcard",
+    "archive.backup",
     "raft.cluster",
     "raft.info",
     "raft.node",

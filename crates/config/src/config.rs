@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::archive::{Archive, options_of};
 use crate::error::Origin;
 use crate::special::{Bind, Limit, addresses_of, limits_of, master_of};
 use crate::tls::{AuthClients, KeyFiles, SessionCache, Tls};
@@ -206,6 +207,7 @@ pub struct Config {
     pub blind_set: bool,
     /// 0 = all.
     pub backups_keep: u32,
+    pub archive: Archive,
     pub disk_free_bytes_min: u64,
     /// Bytes a second; 0 = tuned by itself.
     pub background_io_rate: u64,
@@ -444,6 +446,15 @@ impl Config {
             direct_reads: fields.bool("direct-reads"),
             blind_set: fields.bool("blind-set"),
             backups_keep: fields.int("backups-keep"),
+            archive: Archive {
+                to: fields.string("archive-to"),
+                options: options_of(&fields.string("archive-options")),
+                key_file: fields.path("archive-key-file"),
+                interval_s: fields.int("archive-interval"),
+                backup_interval_s: fields.int("archive-backup-interval"),
+                backups_keep: fields.int("archive-backups-keep"),
+                log_bytes: fields.bytes("archive-log-size"),
+            },
             disk_free_bytes_min: fields.bytes("disk-free-min"),
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),
@@ -639,6 +650,10 @@ impl<'a> Fields<'a> {
             Value::Text(text) => text.clone(),
             other => unreachable!("{name} is a text, not {other:?}"),
         }
+    }
+
+    fn string(&mut self, name: &'static str) -> String {
+        String::from_utf8_lossy(&self.text(name)).into_owned()
     }
 
     fn printed(&mut self, name: &'static str) -> String {

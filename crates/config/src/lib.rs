@@ -5,6 +5,7 @@
 //! nothing and names no other crate of Haypile; the engine and the server share it. Read `table` for the directives,
 //! `config` for the fields that the rest of the server reads, `settings` for changes at run time.
 
+mod archive;
 pub mod cli;
 pub mod config;
 pub mod docs;
@@ -24,6 +25,7 @@ pub mod value;
 pub mod values;
 pub mod words;
 
+pub use archive::Archive;
 pub use config::{
     Compression, Config, Durability, Engine, LogFormat, LogLevel, OnLateReplicas, Protected, Rename, Share, Size,
     Supervised, UserLine,

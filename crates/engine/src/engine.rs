@@ -87,6 +87,7 @@ impl Engine {
             pool: Pool::default(),
             blocked: Arc::default(),
             backups: Backups::new(),
+            archiving: crate::run::archive::Archiving::default(),
             scripts: Scripts::default(),
             replication: Replication::default(),
             group: Group::default(),

@@ -31,6 +31,7 @@ pub use clients::statistics::Moment;
 pub use clients::statistics::counters::{Count, Counters, Distribution, Histogram};
 pub use info::page::page as info_page;
 pub use keys::gate::StoreGate;
+pub use run::archive::{ArchiveFacts, Archiver, Archiving, BackupFacts};
 pub use run::backups::{Archive, Made};
 pub use run::engine::{Engine, Loading, Process, StoreRef};
 pub use run::group::{Group, GroupFacts, Leader, Member, MemberFacts, MemberSeen, Order, Proxied};

@@ -8,7 +8,7 @@
 use crate::datadir::{self, sync_dir};
 use haypile_config::{Config, Settings};
 use haypile_engine::{Archive, Made};
-use haypile_store::Store;
+use haypile_store::{BackedUp, Store};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -86,20 +86,20 @@ impl Backups {
         Backups { settings }
     }
 
-    /// Fills `path` with a backup that is on the disk when this returns; returns its index and its bytes.
+    /// Fills `path` with a backup that is on the disk when this returns; returns its extent and its bytes.
     pub fn fill(
         path: &Path,
         config: &Config,
         store: &Store,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<(haypile_log::Index, u64), String> {
+    ) -> Result<(BackedUp, u64), String> {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         let log = datadir::log_dir(path);
         fs::create_dir_all(&log).map_err(failed)?;
         let made = store.back_up(&datadir::base_dir(path), &log, goes_on)?;
         datadir::mark_backup(path, config.engine, made.index.0).map_err(failed)?;
         let bytes = sync_tree(path).map_err(failed)?;
-        Ok((made.index, bytes))
+        Ok((made, bytes))
     }
 
     /// Hides the oldest backups when there are more than wanted; `tidy` removes them.
@@ -129,7 +129,7 @@ impl Archive for Backups {
         let begun_s = now_s();
         let aside = dir.join(format!("{MAKING}{}-{begun_s}", std::process::id()));
         let filled = Backups::fill(&aside, &config, store, goes_on);
-        let named = filled.and_then(|(index, bytes)| {
+        let named = filled.and_then(|(BackedUp { index, .. }, bytes)| {
             // Two backups of one second may have the same index.
             let name = (begun_s..).map(|s| Name::new(s, index.0).text()).find(|name| !dir.join(name).exists());
             let name = name.unwrap_or_default();

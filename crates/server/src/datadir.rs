@@ -59,6 +59,21 @@ pub fn stream_file(dir: &Path) -> PathBuf {
     dir.join("haypile.stream")
 }
 
+/// Returns the file that says how far the log is in an archive.
+pub fn archived_file(dir: &Path) -> PathBuf {
+    dir.join("haypile.archived")
+}
+
+/// Returns the file with the checksums of files that are in an archive.
+pub fn digests_file(dir: &Path) -> PathBuf {
+    dir.join("haypile.digests")
+}
+
+/// Returns where a backup is made that goes to an archive.
+pub fn archiving_dir(dir: &Path) -> PathBuf {
+    dir.join("archiving")
+}
+
 /// Returns where backups are.
 pub fn backups_dir(dir: &Path) -> PathBuf {
     dir.join("backups")

@@ -95,6 +95,26 @@ impl Remote {
         }
     }
 
+    /// Logs in as a command line says, or with the password of the environment.
+    ///
+    /// # Errors
+    /// The server's words, or why there are none.
+    pub fn log_in_as(&mut self, place: &Server) -> Result<(), String> {
+        let environment = || ["HAYPILE_PASSWORD", "REDISCLI_AUTH"].iter().find_map(|name| std::env::var(name).ok());
+        let password = place.password.clone().or_else(environment);
+        let words: Vec<String> = match (&place.user, password) {
+            (Some(user), password) => vec!["AUTH".into(), user.clone(), password.unwrap_or_default()],
+            (None, Some(password)) => vec!["AUTH".into(), password],
+            (None, None) => return Ok(()),
+        };
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        match self.call(&words) {
+            Ok(Reply::Error(why)) => Err(why.to_string()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// Returns this end's address.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! the data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the
 //! stop the event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
 
+use crate::archive::{Archiver, ToArchive};
 use crate::backups::Backups;
 use crate::datadir::DataDir;
 use crate::listen::Listeners;
@@ -136,6 +137,7 @@ fn start(
         // A thread that panicked has ended the process already.
         let _ = event_loop.join();
     }
+    parts.archiver.close();
     parts.replication.close();
     parts.raft.close();
     engine.close();
@@ -159,6 +161,7 @@ struct Parts {
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
     replication: Arc<Replication>,
     raft: Arc<Raft>,
+    archiver: Arc<Archiver>,
 }
 
 impl Parts {
@@ -166,7 +169,8 @@ impl Parts {
         let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
         let replication = Replication::new(engine, tls);
         let raft = Raft::new(engine, &mailboxes, &replication, config)?;
-        Ok(Parts { engine: engine.clone(), mailboxes, replication, raft })
+        let archiver = Archiver::new(engine);
+        Ok(Parts { engine: engine.clone(), mailboxes, replication, raft, archiver })
     }
 }
 
@@ -257,10 +261,11 @@ fn load(
 
 /// Begins to serve the loaded data.
 fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
-    let Parts { engine, mailboxes, replication, raft } = parts;
+    let Parts { engine, mailboxes, replication, raft, archiver } = parts;
     storage::follow(engine);
     storage::apply_all(engine, &store);
     wake_by(&store, mailboxes);
+    archiver.attach(&store);
     replication.restore_backlog(&store);
     watch(&store, replication, raft);
     engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
@@ -270,12 +275,15 @@ fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
         mailboxes,
         replication: of_replication.clone(),
         raft: Arc::downgrade(raft),
+        archiver: Arc::downgrade(archiver),
     };
     engine.reopen_with(Box::new(reopen));
     engine.reach_targets(Box::new(Remotes { tls: replication.tls.clone(), settings: engine.settings.clone() }));
+    engine.archiving.set(Box::new(ToArchive(Arc::downgrade(archiver))));
     engine.replicate_by(Box::new(ToMasters(of_replication)));
     engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
     replication.keep_backlog();
+    archiver.start().map_err(|error| format!("The threads of the archive cannot start: {error}"))?;
     if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {
         engine.set_master(Some(Master { host, port }));
     }
@@ -306,6 +314,7 @@ struct Reopen {
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
     replication: Weak<Replication>,
     raft: Weak<Raft>,
+    archiver: Weak<Archiver>,
 }
 
 impl Opener for Reopen {
@@ -333,6 +342,9 @@ impl Reopen {
         let budget = Budget::split(&config, &haypile_config::memory::detect());
         let store = storage::open_through(&config, &budget, follows, keep, |progress| note(&engine, progress))?;
         wake_by(&store, &self.mailboxes);
+        if let Some(archiver) = self.archiver.upgrade() {
+            archiver.attach(&store);
+        }
         if let (Some(replication), Some(raft)) = (self.replication.upgrade(), self.raft.upgrade()) {
             watch(&store, &replication, &raft);
         }

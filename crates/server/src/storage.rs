@@ -1,6 +1,7 @@
 //! The store as the configuration asks for it: the split of the memory budget, the base, and the directives that CONFIG
 //! SET changes in them while the server runs.
 
+use crate::archive::position;
 use crate::datadir;
 use crate::raft::Identity;
 use crate::replication::to_redis::file::kept_after;
@@ -114,9 +115,11 @@ pub fn open_through(
     let mut options = store_options(config, budget);
     options.log.follows = follows;
     options.log.keep_through = keep;
-    options.log.kept_after = kept_after(&config.dir);
+    let archived = position::read(&config.dir).filter(|known| known.place == config.archive.to);
+    let archived = archived.map(|known| known.through);
+    options.log.kept_after = kept_after(&config.dir).into_iter().chain(archived).min();
     if let Some(identity) = Identity::of(config)? {
-        (options.in_group, options.log.follows, options.log.kept_after) = (true, true, None);
+        (options.in_group, options.log.follows, options.log.kept_after) = (true, true, archived);
         if identity.begins_empty() {
             options.log.founding = Some(identity.group);
             // Records name rows by the hashes of their keys, so that all members have one seed.

@@ -1,4 +1,4 @@
-//! The commands that make backups: SAVE, BGSAVE, LASTSAVE.
+//! The commands that make backups: SAVE, BGSAVE, LASTSAVE, and ARCHIVE.BACKUP, which Redis does not have.
 //!
 //! Owns their options and replies. When a backup runs, and what is in it, is the engine's and the server's business.
 
@@ -8,7 +8,7 @@ use crate::host::{Act, Answer, Host};
 use crate::table::{Arity, Body, Category, Command, Control, Flag, Group, Keys};
 use haypile_resp::Reply;
 
-pub(crate) const COMMANDS: &[Command] = &[SAVE, BGSAVE, LASTSAVE];
+pub(crate) const COMMANDS: &[Command] = &[SAVE, BGSAVE, LASTSAVE, ARCHIVE_BACKUP];
 
 /// SAVE makes only its own connection wait: the engine answers when the backup is there.
 const SAVE: Command = Command {
@@ -67,4 +67,21 @@ const LASTSAVE: Command = Command {
 
 fn lastsave(host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::Integer(host.last_backup_s() as i64))
+}
+
+const ARCHIVE_BACKUP: Command = Command {
+    name: "archive.backup",
+    since: "7.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Begins a backup that goes to the archive: `archive-to`.",
+    syntax: "",
+    body: Body::Act(archive_backup),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
+    ..Command::USUAL
+};
+
+fn archive_backup(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    Ok(Answer::with(Reply::Simple("Background archiving started"), Act::BeginArchiveBackup))
 }

@@ -3,11 +3,13 @@
 //! `haypile server` takes its arguments as redis-server does, which is why no library for command lines is used here.
 //! Nothing is run or printed; the binary does that.
 
+mod archive;
 mod export;
 mod import;
 pub mod secrets;
 mod server;
 
+pub use archive::{ArchivePlace, Moment, Restore};
 pub use export::{Export, From};
 pub use import::{Import, Into};
 pub use server::{Server, ServerTls};
@@ -29,6 +31,14 @@ pub enum Cli {
     Check {
         dir: PathBuf,
     },
+    /// Verify an archive, changing nothing.
+    CheckArchive(ArchivePlace),
+    /// Have a server make a backup that goes to its archive.
+    Backup(Server),
+    /// List what is in an archive.
+    Backups(ArchivePlace),
+    /// Restore data from an archive.
+    Restore(Restore),
     /// Import a file of Redis.
     Import(Import),
     /// Export a file of Redis.
@@ -61,9 +71,12 @@ Usage:
   haypile check DIR                                   verify a data directory or a backup, changing nothing
   haypile import FILE [--dir DIR]                     import an RDB file of Redis, into a directory or a server
   haypile export FILE --dir DIR                       export an RDB file for Redis, from a directory, a backup or a server
+  haypile backup [--host HOST]                        have a server make a backup that goes to its archive
+  haypile backups ARCHIVE                             list the backups of an archive
+  haypile restore --from ARCHIVE --dir DIR            restore the data of any moment from an archive
   haypile --version                                   print the version
   haypile --help, haypile server --help, haypile log --help, haypile check --help,
-  haypile import --help, haypile export --help
+  haypile import --help, haypile export --help, haypile backup --help, haypile backups --help, haypile restore --help
 ";
 
 const SERVER_HELP: &str = "\
@@ -97,8 +110,12 @@ Verifies a data directory on which no server runs, or a backup, and changes noth
 two fit together, and every rule of docs/format for keys, deadlines, objects, counters and values.
 
 Usage: haypile check DIR
+       haypile check ARCHIVE [--key-file FILE] [--option NAME=VALUE ...]
 
 DIR is a data directory: the `dir` of a server, or one of the directories in its `backups`.
+
+ARCHIVE is a directory with an archive or the address of an object store, as for `haypile backups`: each file of each backup is read, and
+each piece of the log; records that are missing between them are named.
 
 Each defect is a line on standard output, up to 20 of a kind; totals come last. Progress goes to standard error. What is garbage,
 which goes by itself, is only counted. Memory stays below 100 MB and what the log holds above the base.
@@ -129,9 +146,21 @@ impl Cli {
             },
             Some("check") if asks_for_help => Ok(Cli::Text(CHECK_HELP.into())),
             Some("check") => match rest {
-                [dir] => Ok(Cli::Check { dir: dir.into() }),
-                _ => Err(UsageError(format!("haypile check takes one argument.\n\n{CHECK_HELP}"))),
+                [dir] if !dir.as_encoded_bytes().windows(3).any(|part| part == b"://") && !is_archive(dir) => {
+                    Ok(Cli::Check { dir: dir.into() })
+                }
+                [] => Err(UsageError(format!("haypile check takes one argument.\n\n{CHECK_HELP}"))),
+                rest => {
+                    let place = archive::place(rest).map_err(|why| UsageError(format!("{why}\n\n{CHECK_HELP}")))?;
+                    Ok(Cli::CheckArchive(place))
+                }
             },
+            Some("backup") if asks_for_help => Ok(Cli::Text(format!("{}\n{}", archive::BACKUP_HELP, server::TLS_HELP))),
+            Some("backup") => Ok(Cli::Backup(archive::backup(rest)?)),
+            Some("backups") if asks_for_help => Ok(Cli::Text(archive::BACKUPS_HELP.into())),
+            Some("backups") => Ok(Cli::Backups(archive::backups(rest)?)),
+            Some("restore") if asks_for_help => Ok(Cli::Text(archive::RESTORE_HELP.into())),
+            Some("restore") => Ok(Cli::Restore(Restore::parse(rest)?)),
             Some("export") if asks_for_help => Ok(Cli::Text(format!("{}\n{}", export::HELP, server::TLS_HELP))),
             Some("export") => Ok(Cli::Export(Export::parse(rest)?)),
             Some("import") if asks_for_help => Ok(Cli::Text(format!("{}\n{}", import::HELP, server::TLS_HELP))),
@@ -147,6 +176,11 @@ impl Cli {
             }
         }
     }
+}
+
+/// Whether a directory is an archive: it has the file that says so.
+fn is_archive(dir: &std::ffi::OsStr) -> bool {
+    std::path::Path::new(dir).join("ARCHIVE").is_file()
 }
 
 #[cfg(test)]
@@ -177,7 +211,11 @@ mod tests {
         assert!(parse(&["log"]).is_err());
         assert_eq!(parse(&["check", "/data"]), Ok(Cli::Check { dir: "/data".into() }));
         is_text(&["check", "--help"], "Verifies a data directory");
-        assert!(parse(&["check", "/data", "/more"]).unwrap_err().to_string().starts_with("haypile check takes one"));
+        assert!(parse(&["check"]).unwrap_err().to_string().starts_with("haypile check takes one"));
+        assert!(
+            parse(&["check", "/data", "/more"]).unwrap_err().to_string().starts_with("There is nothing like /more")
+        );
+        assert!(matches!(parse(&["check", "s3://bucket/path"]), Ok(Cli::CheckArchive(_))));
         assert!(matches!(parse(&["import", "dump.rdb"]), Ok(Cli::Import(_))));
         is_text(&["import", "dump.rdb", "--help"], "Imports an RDB file");
         assert!(parse(&["--port", "6380"]).unwrap_err().to_string().contains("haypile server --port"));

@@ -73,3 +73,14 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error, beside what the next flush needs; a quarter of it, up to 64mb, is held in the file `reserve` for those that cannot make the data larger. 0 checks and reserves nothing.").ours(),
     Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),
 ];
+
+/// Directives of the archive.
+pub(super) const ARCHIVE: &[Row] = &[
+    Row::used("archive-to", TEXT, "\"\"", "Where the log and backups are archived: a directory, or an address like `s3://bucket/path`, `gs://bucket/path` or `az://container/path`; empty archives nothing.").ours(),
+    Row::used("archive-options", TEXT, "\"\"", "Options of an object store, `name=value` with spaces between them, like `endpoint=https://…` or `region=…`. What it is logged into with is better given in the environment, under the store's own names (`AWS_ACCESS_KEY_ID`, …).").sensitive().ours(),
+    Row::used("archive-key-file", TEXT, "\"\"", "File with the key that encrypts the archive: 64 hexadecimal digits. Empty leaves that to the place.").ours(),
+    Row::used("archive-interval", unit(1, 86_400, "seconds"), "60", "How long records wait for others before they are archived, at most.").ours(),
+    Row::used("archive-backup-interval", unit(0, 315_360_000, "seconds"), "86400", "How old the newest backup in the archive may be before a master makes another one; 0 makes none but the first one and those that are asked for.").ours(),
+    Row::used("archive-backups-keep", COUNT, "7", "Backups that are kept in the archive, with the log from the oldest of them on; 0 keeps all.").ours(),
+    Row::used("archive-log-size", BYTES, "0", "Bytes of the log that are kept for an archive that does not answer, at most; what is older goes, and leaves a hole in the archive. 0 means no bound: nothing goes before it is archived, and in the end the disk is full.").ours(),
+];

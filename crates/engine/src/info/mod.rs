@@ -5,6 +5,7 @@
 //! of the table that says why. Every field is read when it is asked for, from memory: no lock of RocksDB and no disk is
 //! waited for, whose figures `Engine::figures` keeps.
 
+mod archive;
 mod clients;
 pub(crate) mod commands;
 mod field;
@@ -47,11 +48,12 @@ const fn hidden(name: &'static str, title: &'static str, fields: &'static [Field
     Section { shown: InfoSection { name, title, shown: Shown::Never }, fields }
 }
 
-const TABLE: [Section; 22] = [
+const TABLE: [Section; 23] = [
     section("server", "Server", server::FIELDS),
     section("clients", "Clients", clients::FIELDS),
     section("memory", "Memory", memory::FIELDS),
     section("persistence", "Persistence", persistence::FIELDS),
+    unusual("archive", "Archive", archive::FIELDS),
     section("stats", "Stats", stats::FIELDS),
     section("replication", "Replication", replication::FIELDS),
     hidden("raft", "Raft", group::FIELDS),

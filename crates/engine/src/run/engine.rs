@@ -20,6 +20,7 @@ use crate::keys::locks::Locks;
 use crate::keys::waiters::End;
 use crate::keys::waiters::Waiters;
 use crate::keys::watch::Watches;
+use crate::run::archive::Archiving;
 use crate::run::backups::Backups;
 use crate::run::figures::Figures;
 use crate::run::group::Group;
@@ -130,6 +131,7 @@ pub struct Engine {
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
+    pub archiving: Archiving,
     pub(crate) scripts: Scripts,
     pub replication: Replication,
     pub group: Group,

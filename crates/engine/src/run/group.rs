@@ -217,7 +217,7 @@ impl Group {
     }
 
     /// Returns whether the member waits for its data to be opened again.
-    pub(crate) fn wants_data(&self) -> bool {
+    pub fn wants_data(&self) -> bool {
         self.wants_data.load(Ordering::Relaxed)
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod work;
 
 pub(crate) mod pool;
 
+pub(crate) mod archive;
 pub(crate) mod backups;
 pub(crate) mod expiry;
 pub(crate) mod group;

@@ -110,6 +110,8 @@ pub enum Act {
     Crash(String),
     /// Has a backup made: at once, or as soon as none is being made where the command is one of a MULTI block.
     BeginBackup,
+    /// Has a backup made that goes to the archive.
+    BeginArchiveBackup,
     /// Has the allocator give back what is not in use, on a thread that may wait.
     PurgeMemory,
     /// Begins to shut the server down; the connection gets no reply if that works.

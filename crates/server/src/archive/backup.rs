@@ -1,0 +1,220 @@
+//! A backup on its way to the archive: a checkpoint beside the data, whose files are sent as far as they are not there,
+//! and the manifest last. Then what the archive need not keep goes.
+
+use super::digests::Digests;
+use super::latest::now_ms;
+use super::place::key_of;
+use super::{Archiver, LOOK};
+use crate::backups::{Backups, check_room};
+use crate::datadir;
+use haypile_archive::{Archive, BackupFile, Digest, Manifest, place_of, surplus};
+use haypile_config::Archive as Wanted;
+use haypile_log::HistoryStart;
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Files that are sent at the same time.
+const SENDERS: usize = 3;
+
+/// How old a file that belongs to no backup has to be before it goes: it may be one of a backup that another server makes.
+const FILE_AGE_MS: u64 = 24 * 3600 * 1000;
+
+impl Archiver {
+    /// The thread that makes backups.
+    pub(super) fn back_up(&self) {
+        let dir = datadir::archiving_dir(&self.engine.settings.config().dir);
+        remove(&dir);
+        while self.goes_on() {
+            let is_wanted = {
+                let mut state = self.state();
+                let is_wanted = std::mem::take(&mut state.wants_backup);
+                state.backs_up = is_wanted;
+                is_wanted
+            };
+            if !is_wanted {
+                self.wait(LOOK);
+                continue;
+            }
+            let since = Instant::now();
+            let wanted = self.wanted();
+            self.engine.archiving.note(|facts| {
+                let backup = &mut facts.backup;
+                (backup.is_running, backup.bytes, backup.bytes_done, backup.bytes_sent) = (true, 0, 0, 0);
+            });
+            let made = self.make_backup(&wanted, &dir);
+            remove(&dir);
+            self.state().backs_up = false;
+            if let Err(why) = &made
+                && self.goes_on()
+            {
+                tracing::error!("a backup did not get to the archive: {why}");
+            }
+            self.engine.archiving.note(|facts| {
+                facts.backup.is_running = false;
+                match made {
+                    Ok(manifest) => {
+                        let (name, sent) = (manifest.name(), facts.backup.bytes_sent);
+                        let (bytes, took_ms) = (manifest.bytes(), since.elapsed().as_millis());
+                        tracing::info!(
+                            "backup {name} is in the archive: {bytes} bytes, {sent} of them new, in {took_ms} ms"
+                        );
+                        (facts.backup.last, facts.backup.last_s) = (name, manifest.made_ms / 1000);
+                        facts.backup.failure.clear();
+                        facts.backup.made += 1;
+                    }
+                    Err(why) => facts.backup.failure = why.replace(['\r', '\n'], " "),
+                }
+            });
+        }
+    }
+
+    fn make_backup(&self, wanted: &Wanted, dir: &Path) -> Result<Manifest, String> {
+        if wanted.to.is_empty() {
+            return Err("there is no archive any more".into());
+        }
+        let place = place_of(&wanted.to, &wanted.options, &self.goes_on)?;
+        let archive = Archive::open_or_begin(place, key_of(wanted.key_file.as_deref())?);
+        let archive = archive.map_err(|error| error.to_string())?;
+        let (manifest, paths) = self.checkpoint(dir)?;
+        self.engine.archiving.note(|facts| facts.backup.bytes = manifest.bytes());
+        self.send_missing(&archive, &manifest, &paths)?;
+        // Another server may have removed files that belonged to no backup when they were looked for.
+        self.engine.archiving.note(|facts| facts.backup.bytes_done = 0);
+        self.send_missing(&archive, &manifest, &paths)?;
+        archive.put_manifest(&manifest).map_err(|error| error.to_string())?;
+        if self.writes()
+            && let Err(why) = prune(&archive, wanted.backups_keep as usize)
+        {
+            tracing::warn!("what the archive need not keep is not removed: {why}");
+        }
+        Ok(manifest)
+    }
+
+    /// Makes a backup in `dir`, and reads its files; returns where each lies.
+    fn checkpoint(&self, dir: &Path) -> Result<(Manifest, Vec<PathBuf>), String> {
+        let config = self.engine.settings.config();
+        let version = self.engine.store_version();
+        let goes_on = || self.goes_on() && self.engine.store_version() == version && !self.engine.group.wants_data();
+        let (made, histories, made_ms) = {
+            let store = self.engine.store_arc().ok_or("the data are not open")?;
+            check_room(&store)?;
+            let (made, _) = Backups::fill(dir, &config, &store, &goes_on)?;
+            // The log's clock never goes back: no record has a later time.
+            (made, store.log().histories(), now_ms().max(store.log().time_ms()))
+        };
+        let stamp = histories.stamp(made.index).ok_or("the log does not know the history of its last record")?;
+        let at = histories.starts().iter().position(|start| start.history == stamp);
+        let starts: Vec<HistoryStart> = histories.starts()[..=at.unwrap_or(0)].to_vec();
+        let mut digests = Digests::read(datadir::digests_file(&config.dir));
+        let (mut files, mut paths) = (Vec::new(), Vec::new());
+        for part in ["base", "log"] {
+            for path in files_below(&dir.join(part)).map_err(|error| format!("{}: {error}", dir.display()))? {
+                if !goes_on() {
+                    return Err("it was broken off".into());
+                }
+                let (digest, bytes) = digests.of(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let name = path.strip_prefix(dir).expect("it was found there").to_string_lossy().into_owned();
+                files.push(BackupFile { path: name, bytes, digest });
+                paths.push(path);
+            }
+        }
+        if let Err(error) = digests.write() {
+            tracing::warn!("the checksums of archived files cannot be noted, and are computed again: {error}");
+        }
+        let manifest = Manifest { made_ms, through: made.index, applied: made.applied, histories: starts, files };
+        Ok((manifest, paths))
+    }
+
+    /// Sends the files of a backup that the archive lacks.
+    fn send_missing(&self, archive: &Archive, manifest: &Manifest, paths: &[PathBuf]) -> Result<(), String> {
+        let there = archive.files().map_err(|error| error.to_string())?;
+        let mut seen: HashSet<Digest> = HashSet::new();
+        let missing: Vec<(&BackupFile, &PathBuf)> = manifest
+            .files
+            .iter()
+            .zip(paths)
+            .filter(|(file, _)| !archive.has_file(&there, file) && seen.insert(file.digest))
+            .collect();
+        let missing_bytes: u64 = missing.iter().map(|(file, _)| file.bytes).sum();
+        self.engine.archiving.note(|facts| facts.backup.bytes_done = manifest.bytes().saturating_sub(missing_bytes));
+        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+        let send = || {
+            crate::process::give_way();
+            while let Some((file, path)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let opened = File::open(path).map_err(|error| format!("{}: {error}", path.display()));
+                let sent = opened.and_then(|mut content| {
+                    archive.put_file(file.digest, &mut content).map_err(|error| error.to_string())
+                });
+                if let Err(why) = sent {
+                    next.store(missing.len(), Ordering::Relaxed);
+                    failure.lock().expect("no sender panics").get_or_insert(why);
+                    return;
+                }
+                self.engine.archiving.note(|facts| {
+                    facts.backup.bytes_done += file.bytes;
+                    facts.backup.bytes_sent += file.bytes;
+                });
+            }
+        };
+        std::thread::scope(|threads| {
+            for _ in 1..SENDERS.min(missing.len()) {
+                threads.spawn(send);
+            }
+            send();
+        });
+        failure.into_inner().expect("no sender panics").map_or(Ok(()), Err)
+    }
+}
+
+/// Removes what an archive need not keep.
+fn prune(archive: &Archive, keep: usize) -> Result<(), String> {
+    if keep == 0 {
+        return Ok(());
+    }
+    let failed = |error: haypile_archive::Error| error.to_string();
+    // Files first: those of a backup that is complete afterwards are young, or were there for another one.
+    let files = archive.files().map_err(failed)?;
+    let catalog = archive.catalog().map_err(failed)?;
+    if catalog.strange.iter().any(|(name, _)| name.starts_with("backups/")) {
+        return Err("a backup there is damaged: nobody knows which files it is made of".into());
+    }
+    let surplus = surplus(&catalog, keep);
+    for backup in &surplus.backups {
+        archive.remove(&backup.object()).map_err(failed)?;
+        tracing::info!("backup {} is removed from the archive: there are newer ones", backup.name());
+    }
+    for chunk in &surplus.chunks {
+        archive.remove(&chunk.to_string()).map_err(failed)?;
+    }
+    let kept: HashSet<String> = archive.objects_of(&surplus.kept_files).collect();
+    let now_ms = now_ms();
+    for (name, listed) in &files {
+        if !kept.contains(name) && now_ms.saturating_sub(listed.modified_ms) > FILE_AGE_MS {
+            archive.remove(name).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the files below a directory.
+fn files_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.metadata()?.is_dir() {
+            true => found.extend(files_below(&entry.path())?),
+            false => found.push(entry.path()),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes a directory with all that is in it. What cannot be removed now is removed at the next start.
+fn remove(dir: &Path) {
+    let _ = std::fs::remove_dir_all(dir);
+}

@@ -1,0 +1,126 @@
+//! `haypile check` of an archive: every file of every backup is read and compared, every chunk of the log is read record by
+//! record, and what is missing between them is named.
+
+use super::list::stretches;
+use super::place;
+use crate::progress::ProgressLine;
+use haypile_archive::{Archive, Catalog, ChunkName, Target, plan};
+use haypile_config::cli::ArchivePlace;
+use std::collections::HashMap;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The exit status for an archive that cannot be read.
+const UNREADABLE: u8 = 2;
+
+/// Runs the subcommand.
+pub fn run(what: &ArchivePlace, out: &mut dyn Write) -> ExitCode {
+    let checked = place::open(what).and_then(|archive| {
+        let catalog = archive.catalog().map_err(|error| error.to_string())?;
+        let mut check = Check { archive, out, defects: 0, line: ProgressLine::new() };
+        check.all(&catalog)?;
+        check.line.end();
+        Ok(check.defects)
+    });
+    match checked {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(UNREADABLE)
+        }
+    }
+}
+
+struct Check<'a> {
+    archive: Archive,
+    out: &'a mut dyn Write,
+    defects: u64,
+    line: ProgressLine,
+}
+
+impl Check<'_> {
+    fn all(&mut self, catalog: &Catalog) -> Result<(), String> {
+        for (name, why) in &catalog.strange {
+            self.defect(&format!("{name}: {why}"))?;
+        }
+        let files = self.files(catalog)?;
+        let (chunks, records) = self.log(catalog)?;
+        for lane in catalog.lanes.values() {
+            let found = stretches(lane.chunks.iter().map(|chunk| (chunk.first, chunk.last, chunk.time_ms)));
+            for pair in found.windows(2) {
+                let history = lane.chunks[0].history;
+                let (from, to) = (pair[0].1.next(), pair[1].0.0 - 1);
+                self.defect(&format!("log/{history}: records {from} to {to} are missing"))?;
+            }
+            let history = lane.chunks[0].history;
+            if let Err(why) = plan(catalog, Some(history), Target::Newest) {
+                self.defect(&format!("history {history} cannot be restored to its end: {why}"))?;
+            }
+        }
+        if catalog.backups.is_empty() {
+            self.defect("there is no backup")?;
+        }
+        let (backups, defects) = (catalog.backups.len(), self.defects);
+        self.say(&format!(
+            "{backups} backups of {files} files, {chunks} pieces of the log with {records} records: {defects} defects"
+        ))
+    }
+
+    /// Reads each file of each backup once; returns how many there are.
+    fn files(&mut self, catalog: &Catalog) -> Result<usize, String> {
+        let mut read: HashMap<haypile_archive::Digest, Option<String>> = HashMap::new();
+        for backup in &catalog.backups {
+            for file in &backup.files {
+                if !read.contains_key(&file.digest) {
+                    let outcome = self.archive.get_file(file, &mut |_| Ok(())).err().map(|error| error.to_string());
+                    read.insert(file.digest, outcome);
+                }
+                if let Some(Some(why)) = read.get(&file.digest) {
+                    let text = format!("backup {} lacks {}: {why}", backup.name(), file.path);
+                    self.defect(&text)?;
+                }
+                let count = read.len();
+                self.line.tell(|_| format!("checking: {count} files"));
+            }
+        }
+        Ok(read.len())
+    }
+
+    /// Reads each chunk; returns how many there are, and their records.
+    fn log(&mut self, catalog: &Catalog) -> Result<(usize, u64), String> {
+        let (mut chunks, mut records) = (0, 0);
+        for name in catalog.lanes.values().flat_map(|lane| &lane.chunks) {
+            match self.chunk(name) {
+                Ok(count) => records += count,
+                Err(why) => self.defect(&why)?,
+            }
+            chunks += 1;
+            self.line.tell(|_| format!("checking: {chunks} pieces of the log"));
+        }
+        Ok((chunks, records))
+    }
+
+    fn chunk(&self, name: &ChunkName) -> Result<u64, String> {
+        let mut records = self.archive.get_chunk(name).map_err(|error| error.to_string())?;
+        let (mut count, mut last) = (0, None);
+        while let Some(record) = records.next().map_err(|error| format!("{name}: {error}"))? {
+            count += 1;
+            last = Some((record.index, record.time_ms));
+        }
+        match last {
+            Some(last) if last == (name.last, name.time_ms) => Ok(count),
+            last => Err(format!("{name}: its last record is {last:?}, and not what its name says")),
+        }
+    }
+
+    fn defect(&mut self, text: &str) -> Result<(), String> {
+        self.defects += 1;
+        self.say(text)
+    }
+
+    fn say(&mut self, text: &str) -> Result<(), String> {
+        self.line.end();
+        writeln!(self.out, "{text}").map_err(|error| error.to_string())
+    }
+}

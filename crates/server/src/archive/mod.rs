@@ -1,0 +1,265 @@
+//! The archive of a server: the log goes there as it grows, and backups when they are due; and the subcommands that list,
+//! verify and restore what is there.
+//!
+//! Two threads wait for the place, so that nobody else does: one writes the log (`session`), one makes backups (`backup`).
+//! What is in an archive, and what of it a restore needs, is the crate `haypile_archive`'s.
+
+pub mod ask;
+mod backup;
+pub mod check;
+mod digests;
+mod latest;
+pub mod list;
+pub mod place;
+pub mod position;
+pub mod restore;
+mod session;
+
+use crate::process::give_way;
+use haypile_config::Archive as Wanted;
+use haypile_engine::Engine;
+use haypile_log::{Hold, Index};
+use haypile_store::Store;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The pause before an archive that failed is tried again: at first, and at most.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether there is something to do.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The part of a server that writes to an archive.
+pub struct Archiver {
+    engine: Arc<Engine>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// False once the server stops: whatever waits for a place ends.
+    goes_on: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Keeps the records that are not in the archive.
+    hold: Option<Hold>,
+    /// A backup is to be made.
+    wants_backup: bool,
+    /// One is being made.
+    backs_up: bool,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Archiver {
+    pub fn new(engine: &Arc<Engine>) -> Arc<Archiver> {
+        Arc::new(Archiver {
+            engine: engine.clone(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            goes_on: Arc::new(AtomicBool::new(true)),
+        })
+    }
+
+    /// Keeps what a store that was opened has in its log and the archive lacks, as far as that is known. Called before
+    /// the hold that the log was opened with is let go of.
+    pub fn attach(&self, store: &Store) {
+        let config = self.engine.settings.config();
+        let wanted = &config.archive;
+        if wanted.to.is_empty() {
+            self.state().hold = None;
+            return;
+        }
+        let log = store.log();
+        let known = position::read(&config.dir).filter(|known| known.place == wanted.to);
+        let held = match known {
+            Some(known) => log.hold_after(known.through),
+            // From here on nothing goes before it is archived, whether or not the archive can be reached.
+            None => {
+                let oldest = Index(log.stats().first.0.saturating_sub(1));
+                let held = log.hold_after(oldest);
+                self.note_position(store, &wanted.to, oldest);
+                held
+            }
+        };
+        self.state().hold = Some(held.unwrap_or_else(|| log.hold()));
+    }
+
+    /// Writes down that the log is archived through a record.
+    fn note_position(&self, store: &Store, place: &str, through: Index) {
+        let histories = store.log().histories();
+        let history =
+            histories.of(through).or(histories.of(through.next())).or(histories.newest().map(|it| it.history));
+        let Some(history) = history else { return };
+        let position = position::Position { place: place.to_owned(), history, through };
+        if let Err(error) = position::write(&self.engine.settings.config().dir, &position) {
+            tracing::warn!("it cannot be noted how far the log is archived: {error}");
+        }
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let runs: [(&str, fn(&Archiver)); 2] =
+            [("archive", Archiver::write_log), ("archive-backup", Archiver::back_up)];
+        for (name, run) in runs {
+            let archiver = self.clone();
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+                give_way();
+                run(&archiver);
+            })?;
+            self.state().threads.push(thread);
+        }
+        Ok(())
+    }
+
+    /// Ends the threads.
+    pub fn close(&self) {
+        self.goes_on.store(false, Ordering::Release);
+        let threads = std::mem::take(&mut self.state().threads);
+        self.changed.notify_all();
+        // A thread that panicked has ended the process already.
+        threads.into_iter().for_each(|thread| _ = thread.join());
+        self.state().hold = None;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn goes_on(&self) -> bool {
+        self.goes_on.load(Ordering::Acquire)
+    }
+
+    /// Waits for this long, or until the server stops or something has changed.
+    fn wait(&self, time: Duration) {
+        let state = self.state();
+        if self.goes_on() {
+            drop(self.changed.wait_timeout(state, time));
+        }
+    }
+
+    /// Waits before what failed is tried again, and keeps to the bound on the log meanwhile.
+    fn rest(&self, time: Duration, wanted: &Wanted) {
+        let until = std::time::Instant::now() + time;
+        while self.goes_on() && std::time::Instant::now() < until && self.wanted() == *wanted {
+            self.bound_log();
+            self.wait(LOOK.min(time));
+        }
+    }
+
+    fn wanted(&self) -> Wanted {
+        self.engine.settings.config().archive.clone()
+    }
+
+    /// Whether this server's records are new to the archive: it leads.
+    fn writes(&self) -> bool {
+        let is_leader = match self.engine.group.is_member() {
+            true => self.engine.group.leader_now() == haypile_engine::Leader::Here,
+            false => true,
+        };
+        is_leader && self.engine.store().is_some_and(|store| self.engine.group.is_member() || !store.follows())
+    }
+
+    /// Lets go of the oldest records that wait for the archive where there are too many.
+    fn bound_log(&self) {
+        let bound = self.wanted().log_bytes;
+        let Some(store) = self.engine.store() else { return };
+        let mut state = self.state();
+        let Some(hold) = state.hold.as_mut().filter(|hold| bound > 0 && hold.kept_bytes() > bound) else { return };
+        let (mut first, mut last) = (hold.after().0, store.log().last().0);
+        while first < last {
+            let middle = first + (last - first) / 2;
+            if store.log().bytes_after(Index(middle)) <= bound { last = middle } else { first = middle + 1 }
+        }
+        let after = Index(first).max(hold.after());
+        if after > hold.after() {
+            tracing::warn!(
+                "records {} to {after} wait for the archive no longer: 'archive-log-size' is reached",
+                hold.after().next()
+            );
+            hold.advance(after);
+        }
+    }
+
+    /// The thread that writes the log.
+    fn write_log(&self) {
+        let mut pause = RETRY;
+        let mut before = self.wanted().to;
+        while self.goes_on() {
+            let wanted = self.wanted();
+            if wanted.to != before
+                && let Some(store) = self.engine.store()
+            {
+                self.attach(&store);
+                before.clone_from(&wanted.to);
+            }
+            if wanted.to.is_empty() || self.engine.store().is_none() {
+                if wanted.to.is_empty() && self.engine.archiving.facts().state != "off" {
+                    self.forget();
+                }
+                self.wait(LOOK);
+                continue;
+            }
+            self.engine.archiving.note(|facts| {
+                if facts.place != wanted.to {
+                    *facts = haypile_engine::ArchiveFacts { place: wanted.to.clone(), ..Default::default() };
+                }
+                facts.state = "opening";
+            });
+            let ended = session::Session::begin(self, &wanted).and_then(|mut session| session.run(&mut pause));
+            if let Err(why) = ended
+                && self.goes_on()
+            {
+                self.note_failure(&why);
+                self.rest(pause, &wanted);
+                pause = (pause * 2).min(RETRY_MAX);
+            }
+        }
+    }
+
+    /// Notes that the archive refused.
+    fn note_failure(&self, why: &str) {
+        let why = why.replace(['\r', '\n'], " ");
+        let was_told = self.engine.archiving.facts().failure == why;
+        if !was_told {
+            tracing::warn!("the log is not archived: {why}; it is tried again");
+        }
+        self.engine.archiving.note(|facts| {
+            (facts.state, facts.failure) = ("failing", why);
+            facts.failures += 1;
+        });
+    }
+
+    /// Archives nothing from now on.
+    fn forget(&self) {
+        self.state().hold = None;
+        position::remove(&self.engine.settings.config().dir);
+        self.engine.archiving.note(|facts| {
+            *facts = haypile_engine::ArchiveFacts { state: "off", ..Default::default() };
+        });
+    }
+}
+
+/// The engine's way to the archiver, which holds the engine.
+pub struct ToArchive(pub std::sync::Weak<Archiver>);
+
+impl haypile_engine::Archiver for ToArchive {
+    fn begin_backup(&self) -> Result<(), String> {
+        let archiver = self.0.upgrade().ok_or("the server stops")?;
+        if archiver.wanted().to.is_empty() {
+            return Err("this server has no archive: 'archive-to' is empty".into());
+        }
+        let mut state = archiver.state();
+        if state.wants_backup || state.backs_up {
+            return Err("a backup is on its way to the archive already".into());
+        }
+        state.wants_backup = true;
+        archiver.engine.archiving.note(|facts| facts.backup.is_running = true);
+        archiver.changed.notify_all();
+        Ok(())
+    }
+}

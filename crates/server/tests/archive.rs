@@ -1,0 +1,475 @@
+//! Archives in directories: the log and backups go there, and the data of any moment come back.
+
+mod process;
+
+use process::following::{field, fill, is_equal, wait_for_link};
+use process::{Client, Server, TempDir, free_port, wait_until};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+
+/// Runs a subcommand.
+fn haypile(words: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_haypile")).args(words).output();
+    output.expect("the program can be run")
+}
+
+/// Runs a subcommand that succeeds; returns its output.
+fn succeeds(words: &[&str]) -> String {
+    let Output { status, stdout, stderr } = haypile(words);
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{words:?}: {stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// Runs a subcommand that fails; returns what it says.
+fn refuses(words: &[&str]) -> String {
+    let Output { status, stdout, stderr } = haypile(words);
+    assert!(!status.success(), "{words:?}");
+    String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the path is a text")
+}
+
+/// Starts a server that archives to `archive`, what waits at once.
+fn archiving(dir: &Path, archive: &Path, more: &[&str]) -> Server {
+    let own = ["--archive-to", text(archive), "--archive-interval", "1"];
+    Server::start(dir, &[&own[..], &DEBUG, more].concat())
+}
+
+/// Waits until all that was written is in the archive, and a backup.
+fn wait_for_archive(client: &mut Client<TcpStream>) {
+    let last = field(client, "master_repl_offset");
+    wait_until("all is archived", || {
+        number(client, "archive_last_record") >= last.parse().expect("a number")
+            && !field_of(client, "archive_last_backup").is_empty()
+    });
+}
+
+fn field_of(client: &mut Client<TcpStream>, name: &str) -> String {
+    let info = client.ask("INFO archive");
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned));
+    value.unwrap_or_else(|| panic!("no {name} in {info}"))
+}
+
+fn number(client: &mut Client<TcpStream>, name: &str) -> u64 {
+    field_of(client, name).parse().expect("a number")
+}
+
+fn last_record(client: &mut Client<TcpStream>) -> u64 {
+    field(client, "master_repl_offset").parse().expect("a number")
+}
+
+fn digest(client: &mut Client<TcpStream>) -> String {
+    client.ask("DEBUG DIGEST")
+}
+
+/// Restores into a new directory, and returns it.
+fn restored(archive: &Path, more: &[&str]) -> (TempDir, PathBuf) {
+    let dir = TempDir::new();
+    let data = dir.path().join("restored");
+    succeeds(&[&["restore", "--from", text(archive), "--dir", text(&data)], more].concat());
+    (dir, data)
+}
+
+/// Returns the digest of restored data, which are sound.
+fn digest_of(data: &Path) -> String {
+    succeeds(&["check", text(data)]);
+    let server = Server::start(data, &DEBUG);
+    let digest = digest(&mut server.client());
+    server.stop();
+    digest
+}
+
+/// Returns the files of an archive below a directory of it.
+fn objects(archive: &Path, below: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![archive.join(below)];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() { dirs.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_flushall_is_undone_to_the_record() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let archive = place.path().join("archive");
+    let server = archiving(dir.path(), &archive, &["--memtable-size", "1mb", "--log-segment-size", "1mb"]);
+    let mut client = server.client();
+    fill(&mut client, 0, 2000);
+    wait_for_archive(&mut client);
+    fill(&mut client, 2000, 3000);
+    let (before, digest_before) = (last_record(&mut client), digest(&mut client));
+    assert_eq!(client.ask("FLUSHALL"), "+OK\r\n");
+    assert_eq!(last_record(&mut client), before + 1, "one record");
+    fill(&mut client, 0, 10);
+    let digest_after = digest(&mut client);
+    wait_for_archive(&mut client);
+    server.kill();
+
+    let (_keep, data) = restored(&archive, &["--to", &before.to_string()]);
+    assert_eq!(digest_of(&data), digest_before);
+    let (_keep, data) = restored(&archive, &["--to", &(before + 1).to_string()]);
+    let flushed = Server::start(&data, &DEBUG);
+    assert_eq!(flushed.client().ask("DBSIZE"), ":0\r\n");
+    flushed.stop();
+    let (_keep, data) = restored(&archive, &[]);
+    assert_eq!(digest_of(&data), digest_after, "the newest");
+    assert!(succeeds(&["check", text(&archive)]).contains(": 0 defects"));
+
+    let beyond = refuses(&["restore", "--from", text(&archive), "--dir", "/nowhere", "--to", "99999999"]);
+    assert!(beyond.contains("the archive ends with record"), "{beyond}");
+    let full = refuses(&["restore", "--from", text(&archive), "--dir", text(&data)]);
+    assert!(full.contains("is not empty"), "{full}");
+    let none = refuses(&["restore", "--from", text(place.path()), "--dir", "/nowhere"]);
+    assert!(none.contains("there is no archive at"), "{none}");
+}
+
+#[test]
+fn the_data_of_a_time_are_those_of_all_records_until_then() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), place.path(), &[]);
+    let mut client = server.client();
+    client.ask("SET k 0");
+    wait_for_archive(&mut client);
+    let mut times = Vec::new();
+    for n in 1..=5 {
+        assert_eq!(client.ask(&format!("SET k {n}")), "+OK\r\n");
+        let now = client.ask("TIME");
+        let parts: Vec<&str> = now.split("\r\n").collect();
+        let ms =
+            parts[2].parse::<u64>().expect("seconds") * 1000 + parts[4].parse::<u64>().expect("microseconds") / 1000;
+        times.push((n, ms));
+        wait_until("the next moment", || {
+            let now = client.ask("TIME");
+            let parts: Vec<&str> = now.split("\r\n").collect();
+            let now =
+                parts[2].parse::<u64>().expect("seconds") * 1000 + parts[4].parse::<u64>().expect("digits") / 1000;
+            now > ms + 2
+        });
+    }
+    wait_for_archive(&mut client);
+    server.stop();
+    for (n, ms) in times {
+        let (_keep, data) = restored(place.path(), &["--to", &format!("@{}.{:03}", ms / 1000, ms % 1000)]);
+        let copy = Server::start(&data, &[]);
+        assert_eq!(copy.client().ask("GET k"), format!("$1\r\n{n}\r\n"), "at {ms}");
+        copy.stop();
+    }
+    let early =
+        refuses(&["restore", "--from", text(place.path()), "--dir", "/nowhere", "--to", "1999-12-31T23:59:59Z"]);
+    assert!(early.contains("the oldest backup is of a later moment"), "{early}");
+}
+
+#[test]
+fn files_that_are_there_are_not_sent_again_and_old_backups_go() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), place.path(), &["--memtable-size", "1mb", "--archive-backups-keep", "2"]);
+    let mut client = server.client();
+    fill(&mut client, 0, 20_000);
+    wait_for_archive(&mut client);
+    let port = server.port.to_string();
+    let first = succeeds(&["backup", "--port", &port]);
+    assert!(first.contains("is in the archive"), "{first}");
+    let (bytes, sent) = (number(&mut client, "archive_backup_bytes"), number(&mut client, "archive_backup_bytes_sent"));
+    assert!(sent < bytes && bytes > 500_000, "{sent} of {bytes}");
+    let second = succeeds(&["backup", "--port", &port]);
+    let sent_again = number(&mut client, "archive_backup_bytes_sent");
+    assert!(sent_again < bytes / 4, "{sent_again} of {bytes}: {second}");
+    fill(&mut client, 20_000, 20_100);
+    succeeds(&["backup", "--port", &port]);
+    assert_eq!(objects(place.path(), "backups").len(), 2);
+    let listed = succeeds(&["backups", text(place.path())]);
+    assert!(listed.starts_with("backups: 2\n"), "{listed}");
+    assert!(listed.contains("it can be restored from record"), "{listed}");
+    let digest_now = digest(&mut client);
+    wait_for_archive(&mut client);
+    let early = refuses(&["restore", "--from", text(place.path()), "--dir", "/nowhere", "--to", "3"]);
+    assert!(early.contains("the oldest backup is of a later moment"), "{early}");
+    assert!(succeeds(&["check", text(place.path())]).contains(": 0 defects"));
+    server.stop();
+    let (_keep, data) = restored(place.path(), &[]);
+    assert_eq!(digest_of(&data), digest_now);
+}
+
+#[test]
+fn a_key_of_the_users_encrypts_all_of_it() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let (archive, key) = (place.path().join("archive"), place.path().join("key"));
+    std::fs::write(&key, "5a".repeat(32)).expect("the directory is ours");
+    let server = archiving(dir.path(), &archive, &["--archive-key-file", text(&key)]);
+    let mut client = server.client();
+    for n in 0..2000 {
+        assert_eq!(client.ask(&format!("SET secret:{n} very-secret-{n}")), "+OK\r\n");
+    }
+    wait_for_archive(&mut client);
+    succeeds(&["backup", "--port", &server.port.to_string()]);
+    let digest_now = digest(&mut client);
+    server.stop();
+    for file in objects(&archive, "") {
+        let bytes = std::fs::read(&file).expect("it is there");
+        let is_readable = bytes.windows(6).any(|part| part == b"secret");
+        assert!(!is_readable, "{}", file.display());
+    }
+    let without = refuses(&["backups", text(&archive)]);
+    assert!(without.contains("is encrypted: it needs its key"), "{without}");
+    let other = place.path().join("other");
+    std::fs::write(&other, "5b".repeat(32)).expect("the directory is ours");
+    let wrong = refuses(&["backups", text(&archive), "--key-file", text(&other)]);
+    assert!(wrong.contains("the key is not that of the archive"), "{wrong}");
+    let with = ["--key-file", text(&key)];
+    let (_keep, data) = restored(&archive, &with);
+    assert_eq!(digest_of(&data), digest_now);
+    assert!(succeeds(&[&["check", text(&archive)], &with[..]].concat()).contains(": 0 defects"));
+}
+
+#[test]
+fn an_archive_that_refuses_keeps_the_log_until_it_is_back() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let archive = place.path().join("archive");
+    // Nothing can be made below a file.
+    std::fs::write(&archive, "in the way").expect("the directory is ours");
+    let small = ["--memtable-size", "1mb", "--log-segment-size", "1mb", "--flush-log-bytes", "1mb"];
+    let server = archiving(dir.path(), &archive, &small);
+    let mut client = server.client();
+    wait_until("it is noticed", || field_of(&mut client, "archive_state") == "failing");
+    let value = "x".repeat(10_000);
+    for n in 0..2000 {
+        assert_eq!(client.ask(&format!("SET key:{n} {value}")), "+OK\r\n");
+    }
+    assert!(!field_of(&mut client, "archive_last_failure").is_empty());
+    assert!(number(&mut client, "archive_lag_records") >= 2000);
+    server.kill();
+    let server = archiving(dir.path(), &archive, &small);
+    let mut client = server.client();
+    for n in 0..500 {
+        assert_eq!(client.ask(&format!("SET key:{n} {value}")), "+OK\r\n");
+    }
+    std::fs::remove_file(&archive).expect("it is there");
+    wait_for_archive(&mut client);
+    assert_eq!(field_of(&mut client, "archive_missing_records"), "", "nothing went before it was archived");
+    let bytes = number(&mut client, "archive_bytes");
+    assert!(bytes > 2500 * 10_000, "{bytes}: no backup needs what came before it, but it was archived");
+    let digest_now = digest(&mut client);
+    server.stop();
+    let listed = succeeds(&["backups", text(&archive)]);
+    assert!(listed.contains("the log of records 2001 to 2500,"), "{listed}");
+    assert!(succeeds(&["check", text(&archive)]).contains(": 0 defects"));
+    let (_keep, data) = restored(&archive, &[]);
+    assert_eq!(digest_of(&data), digest_now);
+}
+
+#[test]
+fn beyond_its_bound_the_log_goes_and_the_hole_is_named() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let archive = place.path().join("archive");
+    let small = [
+        "--memtable-size",
+        "1mb",
+        "--log-segment-size",
+        "1mb",
+        "--flush-log-bytes",
+        "1mb",
+        "--archive-log-size",
+        "4mb",
+    ];
+    let server = archiving(dir.path(), &archive, &small);
+    let mut client = server.client();
+    fill(&mut client, 0, 100);
+    wait_for_archive(&mut client);
+    // The archive goes away for a while: a directory cannot be entered where a file is.
+    let aside = place.path().join("aside");
+    std::fs::rename(&archive, &aside).expect("it is ours");
+    std::fs::write(&archive, "in the way").expect("the directory is ours");
+    let value = "x".repeat(10_000);
+    for n in 0..2000 {
+        assert_eq!(client.ask(&format!("SET key:{n} {value}")), "+OK\r\n");
+    }
+    wait_until("records go", || {
+        client.ask("SET more 1");
+        field(&mut client, "repl_backlog_first_byte_offset").parse::<u64>().expect("a number") > 300
+    });
+    std::fs::remove_file(&archive).expect("it is there");
+    std::fs::rename(&aside, &archive).expect("it is ours");
+    wait_until("it goes on", || !field_of(&mut client, "archive_missing_records").is_empty());
+    wait_for_archive(&mut client);
+    wait_until("a backup behind the hole is there", || number(&mut client, "archive_backups") >= 2);
+    let (now, digest_now) = (last_record(&mut client), digest(&mut client));
+    server.stop();
+    let hole = field_hole(&archive);
+    let checked = refuses(&["check", text(&archive)]);
+    assert!(checked.contains("are missing"), "{checked}");
+    // The moment behind the hole can be had, and the last one before it; what lies in it is named.
+    let (_keep, data) = restored(&archive, &["--to", &now.to_string()]);
+    assert_eq!(digest_of(&data), digest_now);
+    let (_keep, data) = restored(&archive, &["--to", &(hole.0 - 1).to_string()]);
+    succeeds(&["check", text(&data)]);
+    let inside = refuses(&["restore", "--from", text(&archive), "--dir", "/nowhere", "--to", &hole.0.to_string()]);
+    assert!(inside.contains(&format!("record {} to {}", hole.0, hole.1)) && inside.contains("--to"), "{inside}");
+}
+
+/// Returns the first and the last record that an archive lacks.
+fn field_hole(archive: &Path) -> (u64, u64) {
+    let checked = refuses(&["check", text(archive)]);
+    let line = checked.lines().find(|line| line.contains("are missing")).expect("a hole");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "records").expect("records");
+    (words[at + 1].parse().expect("a number"), words[at + 3].parse().expect("a number"))
+}
+
+#[test]
+fn a_restored_server_goes_on_in_the_same_archive_as_a_branch() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), place.path(), &[]);
+    let mut client = server.client();
+    fill(&mut client, 0, 100);
+    wait_for_archive(&mut client);
+    let (early, digest_early) = (last_record(&mut client), digest(&mut client));
+    fill(&mut client, 100, 200);
+    wait_for_archive(&mut client);
+    let (late, digest_late) = (last_record(&mut client), digest(&mut client));
+    let old_history = field(&mut client, "master_replid");
+    server.stop();
+
+    let (_keep, data) = restored(place.path(), &["--to", &early.to_string()]);
+    let server = archiving(&data, place.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(digest(&mut client), digest_early);
+    assert_eq!(client.ask("SET branch 1"), "+OK\r\n");
+    wait_for_archive(&mut client);
+    let digest_branch = digest(&mut client);
+    server.stop();
+    let (_keep, data) = restored(place.path(), &[]);
+    assert_eq!(digest_of(&data), digest_branch, "the one that was written to last");
+    let (_keep, data) = restored(place.path(), &["--history", &old_history, "--to", &late.to_string()]);
+    assert_eq!(digest_of(&data), digest_late, "the one that was left");
+    assert!(succeeds(&["check", text(place.path())]).contains(": 0 defects"));
+
+    // Other data do not go to this archive.
+    let other = TempDir::new();
+    let stranger = archiving(other.path(), place.path(), &[]);
+    let mut client = stranger.client();
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    wait_until("it is refused", || field_of(&mut client, "archive_last_failure").contains("that of other data"));
+    stranger.stop();
+}
+
+#[test]
+fn a_replica_that_leads_archives_on_without_a_hole() {
+    let (dir, other, place) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let small = ["--memtable-size", "1mb", "--log-segment-size", "1mb", "--flush-log-bytes", "1mb"];
+    let master = archiving(dir.path(), place.path(), &small);
+    let mut client = master.client();
+    fill(&mut client, 0, 300);
+    let port = master.port.to_string();
+    let replica = archiving(other.path(), place.path(), &[&small[..], &["--replicaof", "127.0.0.1", &port]].concat());
+    wait_for_link(&replica);
+    wait_for_archive(&mut client);
+    let mut own = replica.client();
+    wait_until("it watches", || field_of(&mut own, "archive_state") == "watching");
+    assert_eq!(number(&mut own, "archive_chunks"), 0);
+    let value = "x".repeat(10_000);
+    for n in 0..1000 {
+        assert_eq!(client.ask(&format!("SET key:{n} {value}")), "+OK\r\n");
+    }
+    is_equal(&master, &replica);
+    master.kill();
+    assert_eq!(own.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || own.ask("SET k of-replica") == "+OK\r\n");
+    wait_until("it writes", || field_of(&mut own, "archive_state") == "writing");
+    wait_for_archive(&mut own);
+    assert_eq!(field_of(&mut own, "archive_missing_records"), "");
+    let digest_now = digest(&mut own);
+    replica.stop();
+    assert!(succeeds(&["check", text(place.path())]).contains(": 0 defects"));
+    let (_keep, data) = restored(place.path(), &[]);
+    assert_eq!(digest_of(&data), digest_now);
+}
+
+#[test]
+fn a_replica_begins_from_an_archive_instead_of_a_copy() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let master = archiving(dir.path(), place.path(), &[]);
+    let mut client = master.client();
+    fill(&mut client, 0, 500);
+    wait_for_archive(&mut client);
+    let (_keep, data) = restored(place.path(), &[]);
+    fill(&mut client, 500, 600);
+    let port = master.port.to_string();
+    let replica = Server::start(&data, &[&DEBUG[..], &["--replicaof", "127.0.0.1", &port]].concat());
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
+    assert_eq!(client.info("sync_full"), "0", "records were enough");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn damage_in_an_archive_is_noticed_and_named() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), place.path(), &["--memtable-size", "1mb"]);
+    let mut client = server.client();
+    fill(&mut client, 0, 3000);
+    wait_for_archive(&mut client);
+    succeeds(&["backup", "--port", &server.port.to_string()]);
+    fill(&mut client, 3000, 3100);
+    wait_for_archive(&mut client);
+    server.stop();
+    let restores = || {
+        let scratch = TempDir::new();
+        haypile(&["restore", "--from", text(place.path()), "--dir", text(&scratch.path().join("data"))])
+    };
+    assert!(restores().status.success());
+    let chunk = objects(place.path(), "log").pop().expect("there are some");
+    let manifest = objects(place.path(), "backups").pop().expect("there are some");
+    let text_of_manifest = std::fs::read_to_string(&manifest).expect("it is a text");
+    let tables = text_of_manifest.lines().filter(|line| line.ends_with(".sst"));
+    let table = tables.filter_map(|line| line.split(' ').nth(1)).next().expect("the data are in tables");
+    let file = place.path().join("files").join(&table[..2]).join(table);
+    for path in [chunk, manifest, file] {
+        let whole = std::fs::read(&path).expect("it is there");
+        let mut changed = whole.clone();
+        let middle = changed.len() / 2;
+        changed[middle] ^= 1;
+        for bytes in [changed, whole[..whole.len() - 1].to_vec()] {
+            std::fs::write(&path, bytes).expect("it is ours");
+            let checked = refuses(&["check", text(place.path())]);
+            assert!(!checked.contains(": 0 defects") && checked.contains("defects"), "{}: {checked}", path.display());
+            let is_manifest = path.starts_with(place.path().join("backups"));
+            assert!(is_manifest || !restores().status.success(), "{} is damaged", path.display());
+        }
+        std::fs::remove_file(&path).expect("it is ours");
+        std::fs::write(&path, whole).expect("it is ours");
+    }
+    assert!(restores().status.success());
+}
+
+#[test]
+fn without_an_archive_there_is_nothing_to_ask_for() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("ARCHIVE.BACKUP"), "-ERR this server has no archive: 'archive-to' is empty\r\n");
+    assert_eq!(field_of(&mut client, "archive_state"), "off");
+    let place = TempDir::new();
+    assert_eq!(client.ask(&format!("CONFIG SET archive-to {} archive-interval 1", text(place.path()))), "+OK\r\n");
+    client.ask("SET k v");
+    wait_for_archive(&mut client);
+    assert_eq!(client.ask("CONFIG SET archive-to \"\""), "+OK\r\n");
+    wait_until("it is off", || field_of(&mut client, "archive_state") == "off");
+    assert!(!dir.path().join("haypile.archived").exists());
+    let refused = refuses(&["backup", "--port", &server.port.to_string()]);
+    assert!(refused.contains("this server has no archive"), "{refused}");
+    let closed = refuses(&["backup", "--port", &free_port().to_string()]);
+    assert!(closed.contains("cannot be reached"), "{closed}");
+    server.stop();
+}
