@@ -9,6 +9,7 @@ use crate::place::{Listed, PART_BYTES, Place, PlaceError};
 use crate::sealed::{HEADER_BYTES, Opener, PIECE_BYTES, Sealer};
 use haypile_log::{Chunk, ChunkRecords, History, Index, SEGMENT_HEADER_BYTES};
 use ring::digest::{Context, SHA256};
+use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::Read;
@@ -27,7 +28,7 @@ const CHUNK_BYTES_MAX: usize = (4 << 30) + (1 << 20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The place has no archive.
-    None(String),
+    NoArchive(String),
     /// The object of this name is not there.
     Missing(String),
     /// The object of this name is not what it should be, for this reason.
@@ -39,7 +40,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::None(place) => write!(f, "there is no archive at {place}"),
+            Error::NoArchive(place) => write!(f, "there is no archive at {place}"),
             Error::Missing(name) => write!(f, "{name} is missing in the archive"),
             Error::Damaged(name, why) => write!(f, "{name} in the archive is damaged: {why}"),
             Error::Failed(why) => f.write_str(why),
@@ -63,6 +64,7 @@ impl From<PlaceError> for Error {
 pub struct Archive {
     place: Arc<dyn Place>,
     key: Option<Key>,
+    id: String,
 }
 
 impl Archive {
@@ -77,11 +79,11 @@ impl Archive {
             if about.len() > 1 << 16 { Err(PlaceError::Failed(format!("{ABOUT} is too long"))) } else { Ok(()) }
         });
         match read {
-            Err(PlaceError::Missing(_)) => return Err(Error::None(place.name())),
+            Err(PlaceError::Missing(_)) => return Err(Error::NoArchive(place.name())),
             read => read?,
         }
-        let archive = Archive { place, key };
-        archive.check(&about)?;
+        let mut archive = Archive { place, key, id: String::new() };
+        archive.id = archive.check(&about)?;
         Ok(archive)
     }
 
@@ -91,7 +93,7 @@ impl Archive {
     /// Those of `open`, or it cannot be written.
     pub fn open_or_begin(place: Arc<dyn Place>, key: Option<Key>) -> Result<Archive, Error> {
         match Archive::open(place.clone(), key.clone()) {
-            Err(Error::None(_)) => {}
+            Err(Error::NoArchive(_)) => {}
             opened => return opened,
         }
         let encryption = match &key {
@@ -102,14 +104,23 @@ impl Archive {
                 format!("encryption aes-256-gcm\ncheck {digits}\n")
             }
         };
-        match place.create(ABOUT, format!("{TITLE}\n{encryption}").into_bytes()) {
+        let mut id = [0; 16];
+        SystemRandom::new().fill(&mut id).expect("the kernel's random source always gives bytes");
+        let id = u128::from_le_bytes(id);
+        match place.create(ABOUT, format!("{TITLE}\nid {id:032x}\n{encryption}").into_bytes()) {
             // Another server has begun it.
             Err(PlaceError::Exists(_)) | Ok(()) => Archive::open(place, key),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn check(&self, about: &[u8]) -> Result<(), Error> {
+    /// Returns the name that the archive has got when it was begun: 32 hexadecimal digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Checks what the archive says of itself, and the key; returns its id.
+    fn check(&self, about: &[u8]) -> Result<String, Error> {
         let damaged = |why: &str| Error::Damaged(ABOUT.to_owned(), why.to_owned());
         let text = std::str::from_utf8(about).map_err(|_| damaged("it is no text"))?;
         let mut lines = text.lines();
@@ -120,8 +131,10 @@ impl Archive {
             }
             _ => return Err(damaged("it is not what this program writes there")),
         }
+        let id = lines.next().and_then(|line| line.strip_prefix("id ")).filter(|id| id.len() == 32);
+        let id = id.ok_or_else(|| damaged("it has no id"))?.to_owned();
         match (lines.next(), &self.key) {
-            (Some("encryption none"), None) => Ok(()),
+            (Some("encryption none"), None) => Ok(id),
             (Some("encryption none"), Some(_)) => Err(Error::Failed(format!(
                 "the archive at {} is not encrypted, and a key was given",
                 self.place.name()
@@ -142,7 +155,7 @@ impl Archive {
                 };
                 let opened = opener.add(&sealed, &mut take).and_then(|()| opener.end(&mut take));
                 match opened {
-                    Ok(()) if plain == CHECK => Ok(()),
+                    Ok(()) if plain == CHECK => Ok(id),
                     _ => Err(Error::Failed(format!("the key is not that of the archive at {}", self.place.name()))),
                 }
             }
@@ -342,6 +355,21 @@ impl Archive {
         Ok(records)
     }
 
+    /// Returns the last record of a chain that is there without a hole behind `after`.
+    ///
+    /// # Errors
+    /// The place refuses.
+    pub fn reach(&self, chain: &Chain, after: Index) -> Result<Index, Error> {
+        let mut catalog = Catalog::default();
+        for (at, start) in chain.starts().iter().enumerate().filter(|(at, _)| chain.end(*at) >= after) {
+            let listed = self.place.list(&ChunkName::prefix(start.history), "")?;
+            let chunks = listed.iter().filter_map(|listed| ChunkName::parse(&listed.name)).collect();
+            let lane = Lane { chain: Chain::new(&chain.starts()[..=at]), chunks };
+            catalog.lanes.insert(start.history, lane);
+        }
+        Ok(catalog.reach(chain, after))
+    }
+
     /// Returns how far a chain is archived: the place of the newest of its histories that has a chunk, and the last
     /// record of it that is there. `after` is known to be there, of the chain's history at `from`.
     ///
@@ -444,7 +472,7 @@ pub fn digest_file(file: &mut dyn Read) -> std::io::Result<(Digest, u64)> {
     Ok((digest, bytes))
 }
 
-/// Why a sealed object was not read to its end.
+/// The reason why a sealed object was not read to its end.
 enum Opened {
     /// It is not what was sealed.
     Damaged(String),

@@ -1,4 +1,4 @@
-//! What an archive has: its backups, and for each history the chunks of its log.
+//! The content of an archive: its backups, and for each history the chunks of its log.
 
 use crate::chain::Chain;
 use crate::manifest::Manifest;
@@ -67,11 +67,12 @@ impl Catalog {
         of_lane.or_else(|| self.backups.iter().find(|backup| backup.history() == history).map(Manifest::chain))
     }
 
-    /// Returns the last record of this chain that is here without a hole behind `after`; `after` if the next one is not.
+    /// Returns the last record of this chain that is here without a hole behind `after`; `after` if the next one is
+    /// not.
     pub fn reach(&self, chain: &Chain, after: Index) -> Index {
         let mut reached = after;
-        while let Some(chunk) = self.next_chunk(chain, reached) {
-            reached = chunk.1;
+        while let Some((_, last)) = self.next_chunk(chain, reached) {
+            reached = last;
         }
         reached
     }

@@ -1,6 +1,6 @@
 //! Histories in their order, and which records of each count.
 
-use haypile_log::{History, HistoryStart, Index, Origin};
+use haypile_log::{Histories, History, HistoryStart, Index};
 
 /// The histories that a log went through, the oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +29,14 @@ impl Chain {
         self.starts.get(at + 1).map_or(Index(u64::MAX), HistoryStart::after)
     }
 
-    /// Whether records alone lead from the history at this place to the newest one.
-    pub fn is_unbroken_behind(&self, at: usize) -> bool {
-        self.starts[at + 1..].iter().all(|start| !matches!(start.origin, Origin::Loaded(_)))
+    /// Returns the history that the record behind `index` is of.
+    pub fn history_behind(&self, index: Index) -> Option<History> {
+        self.starts.iter().rfind(|start| start.after() <= index).map(|start| start.history)
     }
 
     /// Whether data that stand at `through` of `history` come to where this chain ends by its records.
     pub fn leads_from(&self, history: History, through: Index) -> bool {
-        self.position(history).is_some_and(|at| {
-            (self.starts[at].after()..=self.end(at)).contains(&through) && self.is_unbroken_behind(at)
-        })
+        let histories: Histories = self.starts.iter().copied().collect();
+        histories.shared_through(history, through) == Some(through)
     }
 }

@@ -20,7 +20,7 @@ pub struct Manifest {
     pub made_ms: u64,
     /// The last record in it.
     pub through: Index,
-    /// The index through which its base holds everything: nothing before that can be restored from it.
+    /// The base has nothing behind this index: an earlier moment cannot be restored from it.
     pub applied: Index,
     /// The histories that its log went through, the newest of which its last record stands in.
     pub histories: Vec<HistoryStart>,
@@ -49,9 +49,10 @@ impl fmt::Display for ManifestError {
 impl std::error::Error for ManifestError {}
 
 impl Manifest {
-    /// Returns the name of the backup: `20261122T084500Z-4711`.
+    /// Returns the name of the backup, with the beginning of its history's: `20261122T084500Z-4711-0f1e2d3c`.
     pub fn name(&self) -> String {
-        format!("{}-{}", backup_time(self.made_ms), self.through)
+        let history = self.history().to_string();
+        format!("{}-{}-{}", backup_time(self.made_ms), self.through, &history[..8])
     }
 
     /// Returns the name of its object.
@@ -184,7 +185,7 @@ mod tests {
         let manifest = manifest();
         let text = manifest.text();
         assert_eq!(Manifest::parse(&text), Ok(manifest.clone()));
-        assert_eq!(manifest.object(), "backups/20261122T084500Z-4711");
+        assert_eq!(manifest.object(), "backups/20261122T084500Z-4711-02020202");
         for cut in 0..text.len() {
             assert!(Manifest::parse(&text[..cut]).is_err(), "cut at {cut}");
         }

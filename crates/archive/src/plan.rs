@@ -1,4 +1,4 @@
-//! What a restore needs: a backup at or before the moment that is asked for, and the chunks from there on.
+//! The way to a moment: a backup at or before the moment that is asked for, and the chunks from there on.
 //!
 //! Pure bookkeeping over a catalog: nothing is read.
 
@@ -7,6 +7,7 @@ use crate::chain::Chain;
 use crate::manifest::Manifest;
 use crate::names::{ChunkName, backup_time};
 use haypile_log::{History, Index};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The moment whose data are wanted.
@@ -106,13 +107,13 @@ pub fn plan(catalog: &Catalog, history: Option<History>, target: Target) -> Resu
     while !is_there(reached, last_ms) {
         let Some((chunk, last)) = catalog.next_chunk(&chain, reached) else { break };
         chunks.push((chunk, last));
-        (reached, last_ms) = (last, chunk.time_ms);
+        // The records of a chunk that do not count may be the late ones.
+        (reached, last_ms) = (last, if last == chunk.last { chunk.time_ms } else { 0 });
     }
     if !is_there(reached, last_ms) {
         // All that is there was gone through.
         if let Some(next) = behind(catalog, &chain, reached) {
-            let history = chain.starts().iter().rfind(|start| start.after() <= reached).map(|start| start.history);
-            let history = history.unwrap_or(backup.history());
+            let history = chain.history_behind(reached).unwrap_or(backup.history());
             return Err(PlanError::Hole(Hole { after: reached, next: Some(next), history }));
         }
         if let Target::Index(_) = target {
@@ -127,7 +128,19 @@ pub fn plan(catalog: &Catalog, history: Option<History>, target: Target) -> Resu
     Ok(Plan { backup, chain, chunks, through, time_ms })
 }
 
-/// Returns the first record behind `reached` that the archive has of this chain, a backup's too.
+/// Returns the records that are missing behind the backups that lead to where a chain ends, the oldest first.
+pub fn holes(catalog: &Catalog, chain: &Chain) -> Vec<Hole> {
+    let leads = catalog.backups.iter().filter(|backup| chain.leads_from(backup.history(), backup.through));
+    let found = leads.filter_map(|backup| {
+        let after = catalog.reach(chain, backup.through);
+        let next = behind(catalog, chain, after)?;
+        Some((after, Hole { after, next: Some(next), history: chain.history_behind(after)? }))
+    });
+    let by_place: BTreeMap<Index, Hole> = found.collect();
+    by_place.into_values().collect()
+}
+
+/// Returns the first record behind `reached` that the archive has of this chain.
 fn behind(catalog: &Catalog, chain: &Chain, reached: Index) -> Option<Index> {
     let starts = chain.starts().iter().enumerate();
     let of_lanes = starts.filter_map(|(at, start)| {

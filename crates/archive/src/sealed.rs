@@ -1,8 +1,8 @@
 //! Encrypted objects: pieces of 64 KiB, each sealed with AES-256-GCM under the object's own key.
 //!
-//! The order of pieces, the end, and the object's name are part of what is authenticated, so that a piece that is moved,
-//! left out or taken from elsewhere is noticed. The construction is STREAM (Hoang, Reyhanitabar, Rogaway and Vizár, 2015):
-//! the nonce is the number of the piece and whether it is the last one.
+//! The order of pieces, the end, and the object's name are part of what is authenticated, so that a piece that is
+//! moved, left out or taken from elsewhere is noticed. The construction is STREAM (Hoang, Reyhanitabar, Rogaway and
+//! Vizár, 2015): the nonce is the number of the piece and whether it is the last one.
 
 use crate::key::Key;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};

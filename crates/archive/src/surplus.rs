@@ -1,11 +1,11 @@
-//! What an archive need not keep: backups beyond a number, and what leads to no backup that stays.
+//! The surplus of an archive: backups beyond a number, and what leads to no backup that stays.
 
 use crate::catalog::Catalog;
 use crate::manifest::Manifest;
 use crate::names::{ChunkName, Digest};
 use std::collections::HashSet;
 
-/// What may go, in the order in which it goes: backups first, so that none lacks a file.
+/// The objects that may go, in the order in which it goes: backups first, so that none lacks a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surplus {
     pub backups: Vec<Manifest>,

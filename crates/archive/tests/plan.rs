@@ -102,6 +102,12 @@ fn a_fork_is_passed_where_the_new_history_left_the_old_one() {
     lane(&mut catalog, &chain, &[(251, 280), (281, 400)]);
     let expected = vec![(151, 210), (211, 250), (251, 280), (281, 400)];
     assert_eq!(way(&catalog, None, Target::Newest), Ok((200, expected, 400)));
+    let until_270 = way(&catalog, None, Target::Time(2700)).map(|way| way.1);
+    assert_eq!(
+        until_270,
+        Ok(vec![(151, 210), (211, 250), (251, 280)]),
+        "late records beyond the fork are not on the way"
+    );
     let old = way(&catalog, Some(A), Target::Newest);
     assert_eq!(old, Ok((200, vec![(151, 210), (211, 300)], 300)), "what the old one had beyond is there if asked for");
     // A backup of records that the new history does not have leads nowhere.
@@ -120,6 +126,27 @@ fn records_alone_lead_across_no_load() {
     catalog.backups.push(Manifest { made_ms: 3001, ..backup(300, 300, &chain) });
     assert_eq!(way(&catalog, None, Target::Newest), Ok((300, vec![(301, 350)], 350)));
     assert_eq!(way(&catalog, Some(A), Target::Newest), Ok((200, vec![(151, 210), (211, 300)], 300)));
+}
+
+#[test]
+fn a_load_that_never_came_to_be_is_passed() {
+    let mut catalog = simple();
+    let chain = [first(A), loaded(C, 300), fork(B, A, 300)];
+    lane(&mut catalog, &chain, &[(301, 350)]);
+    assert_eq!(way(&catalog, None, Target::Newest).map(|way| (way.0, way.2)), Ok((200, 350)));
+    assert_eq!(gone(&catalog, 1).1, [(1, 90), (91, 150)]);
+}
+
+#[test]
+fn holes_are_found_at_the_joint_of_two_histories_too() {
+    let mut catalog = simple();
+    lane(&mut catalog, &[first(A)], &[(1, 90), (91, 150)]);
+    let chain = [first(A), fork(B, A, 180)];
+    lane(&mut catalog, &chain, &[(191, 250)]);
+    catalog.backups = vec![backup(80, 100, &[first(A)]), backup(190, 200, &chain)];
+    let found = holes(&catalog, &Chain::new(&chain));
+    assert_eq!(found, [Hole { after: Index(150), next: Some(Index(191)), history: A }]);
+    assert_eq!(way(&catalog, None, Target::Newest).map(|way| way.0), Ok(200), "behind it all is well");
 }
 
 #[test]

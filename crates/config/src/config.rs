@@ -446,15 +446,7 @@ impl Config {
             direct_reads: fields.bool("direct-reads"),
             blind_set: fields.bool("blind-set"),
             backups_keep: fields.int("backups-keep"),
-            archive: Archive {
-                to: fields.string("archive-to"),
-                options: options_of(&fields.string("archive-options")),
-                key_file: fields.path("archive-key-file"),
-                interval_s: fields.int("archive-interval"),
-                backup_interval_s: fields.int("archive-backup-interval"),
-                backups_keep: fields.int("archive-backups-keep"),
-                log_bytes: fields.bytes("archive-log-size"),
-            },
+            archive: fields.archive(),
             disk_free_bytes_min: fields.bytes("disk-free-min"),
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),
@@ -649,6 +641,18 @@ impl<'a> Fields<'a> {
         match self.value(name) {
             Value::Text(text) => text.clone(),
             other => unreachable!("{name} is a text, not {other:?}"),
+        }
+    }
+
+    fn archive(&mut self) -> Archive {
+        Archive {
+            to: self.string("archive-to"),
+            options: options_of(&self.string("archive-options")),
+            key_file: self.path("archive-key-file"),
+            interval_s: self.int("archive-interval"),
+            backup_interval_s: self.int("archive-backup-interval"),
+            backups_keep: self.int("archive-backups-keep"),
+            log_bytes: self.bytes("archive-log-size"),
         }
     }
 

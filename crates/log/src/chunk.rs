@@ -1,6 +1,6 @@
 //! Chunks: consecutive records of one history as the bytes of one segment, in memory. An archive keeps the log in them.
 //!
-//! A chunk is a segment as [`docs/format/log.md`](crate) describes it: its number is the index of its first record, and it
+//! A chunk is a segment as docs/format/log.md describes it: its number is the index of its first record, and it
 //! supersedes, so that chunks of one history lie in each other's order whoever cut them. It ends with its last record.
 
 use std::fmt;

@@ -68,8 +68,8 @@ struct Segment {
 }
 
 impl<'a> Copy<'a> {
-    /// Begins a log in the empty directory `dir`, with the files, the size of segments, the clock and the random numbers of
-    /// these options.
+    /// Begins a log in the empty directory `dir`, with the files, the size of segments, the clock and the random numbers
+    /// of these options.
     pub fn new(options: &'a Options, dir: &'a Path) -> Copy<'a> {
         Copy {
             options,
@@ -176,8 +176,8 @@ impl<'a> Copy<'a> {
         self.segment.take().map_or(Ok(()), |mut segment| segment.sync())
     }
 
-    /// Ends the copy, which is synced when this returns; `next` would be its next record. A segment without records tells
-    /// the history `start` that the base's applied index may be of, where the last record is of another.
+    /// Ends the copy, which is synced when this returns; `next` would be its next record. A segment without records
+    /// tells the history `start` that the base's applied index may be of, where the last record is of another.
     ///
     /// # Errors
     /// A file cannot be written; what was written is of no use.

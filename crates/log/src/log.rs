@@ -276,6 +276,11 @@ impl Log {
         self.shared.state.lock().histories.clone()
     }
 
+    /// Returns the record through which the base is known to hold everything: nothing behind it is purged.
+    pub fn applied(&self) -> Index {
+        self.shared.state.lock().applied
+    }
+
     /// Returns the time that no record so far is later than, in milliseconds.
     pub fn time_ms(&self) -> u64 {
         self.shared.queue.lock().time_ms()

@@ -94,7 +94,8 @@ impl Walk {
         }
     }
 
-    /// Begins at the group at `offset`, as [`within`](Self::within) does, with groups that were on a disk: all is checked.
+    /// Begins at the group at `offset`, as [`within`](Self::within) does, with groups that were on a disk: all is
+    /// checked.
     pub(crate) fn within_file(salt: Salt, first: Index, offset: u64, groups: Vec<u8>) -> Walk {
         Walk { checks_records: true, ..Walk::within(salt, first, offset, groups) }
     }

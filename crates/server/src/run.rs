@@ -4,7 +4,7 @@
 //! the data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the
 //! stop the event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
 
-use crate::archive::{Archiver, ToArchive};
+use crate::archive::{self, Archiver, ToArchive};
 use crate::backups::Backups;
 use crate::datadir::DataDir;
 use crate::listen::Listeners;
@@ -100,6 +100,7 @@ fn start(
     let tls = Tls::start(&settings)?;
     let users = haypile_engine::users_of(&config, table.catalog())?;
     Identity::of(&config)?;
+    archive::refuse_without_base(&config)?;
     let listeners = Listeners::bind(&config)?;
     let data_dir = DataDir::take(&config)?;
     let _pid_file = PidFile::write(&config);
@@ -137,10 +138,7 @@ fn start(
         // A thread that panicked has ended the process already.
         let _ = event_loop.join();
     }
-    parts.archiver.close();
-    parts.replication.close();
-    parts.raft.close();
-    engine.close();
+    parts.close();
     let closed = match (ended?, engine.store_arc()) {
         (true, Some(store)) => store
             .close()
@@ -171,6 +169,16 @@ impl Parts {
         let raft = Raft::new(engine, &mailboxes, &replication, config)?;
         let archiver = Archiver::new(engine);
         Ok(Parts { engine: engine.clone(), mailboxes, replication, raft, archiver })
+    }
+}
+
+impl Parts {
+    /// Ends what goes on beside the event loops, which have ended.
+    fn close(&self) {
+        self.archiver.close();
+        self.replication.close();
+        self.raft.close();
+        self.engine.close();
     }
 }
 
@@ -344,6 +352,8 @@ impl Reopen {
         wake_by(&store, &self.mailboxes);
         if let Some(archiver) = self.archiver.upgrade() {
             archiver.attach(&store);
+            // The archiver holds what it needs, and nobody else has asked for more.
+            drop(store.log().take_kept());
         }
         if let (Some(replication), Some(raft)) = (self.replication.upgrade(), self.raft.upgrade()) {
             watch(&store, &replication, &raft);

@@ -1,7 +1,6 @@
 //! The store as the configuration asks for it: the split of the memory budget, the base, and the directives that CONFIG
 //! SET changes in them while the server runs.
 
-use crate::archive::position;
 use crate::datadir;
 use crate::raft::Identity;
 use crate::replication::to_redis::file::kept_after;
@@ -115,8 +114,8 @@ pub fn open_through(
     let mut options = store_options(config, budget);
     options.log.follows = follows;
     options.log.keep_through = keep;
-    let archived = position::read(&config.dir).filter(|known| known.place == config.archive.to);
-    let archived = archived.map(|known| known.through);
+    // All of the log stays until the archiver holds what it needs: how far the archive has these data is not known yet.
+    let archived = (!config.archive.to.is_empty()).then_some(Index(0));
     options.log.kept_after = kept_after(&config.dir).into_iter().chain(archived).min();
     if let Some(identity) = Identity::of(config)? {
         (options.in_group, options.log.follows, options.log.kept_after) = (true, true, archived);

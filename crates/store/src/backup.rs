@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 pub struct BackedUp {
     /// The last record that is in the backup.
     pub index: Index,
-    /// Everything through this record is in the base; nothing behind `index` is.
+    /// The base has no record behind this one.
     pub applied: Index,
     /// Bytes of the log's part.
     pub log_bytes: u64,

@@ -1,10 +1,10 @@
 //! A directory as a place: objects are files, synced before they have their names.
 
 use super::{Listed, NextPart, Place, PlaceError, TakePart};
+use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// The beginning of the name of a file that is being written.
@@ -15,12 +15,11 @@ const READ_BYTES: usize = 1 << 20;
 
 pub struct Directory {
     path: PathBuf,
-    written: AtomicU64,
 }
 
 impl Directory {
     pub fn new(path: impl Into<PathBuf>) -> Directory {
-        Directory { path: path.into(), written: AtomicU64::new(0) }
+        Directory { path: path.into() }
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
@@ -31,10 +30,11 @@ impl Directory {
     fn write_aside(&self, path: &Path, parts: &mut NextPart<'_>) -> Result<PathBuf, PlaceError> {
         let dir = path.parent().expect("an object is in a directory");
         make_dirs(dir).map_err(failed(dir))?;
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let aside = dir.join(format!("{PART}{}-{number}", std::process::id()));
+        let mut random = [0; 16];
+        SystemRandom::new().fill(&mut random).expect("the kernel's random source always gives bytes");
+        let aside = dir.join(format!("{PART}{:032x}", u128::from_le_bytes(random)));
         let written = (|| {
-            let mut file = File::create(&aside).map_err(failed(&aside))?;
+            let mut file = File::create_new(&aside).map_err(failed(&aside))?;
             while let Some(part) = parts()? {
                 file.write_all(&part).map_err(failed(&aside))?;
             }

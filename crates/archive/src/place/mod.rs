@@ -3,8 +3,6 @@
 pub mod directory;
 pub mod objects;
 
-use directory::Directory;
-use objects::Objects;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -59,8 +57,8 @@ pub trait Place: Send + Sync {
     /// Returns the name of the place, for people.
     fn name(&self) -> String;
 
-    /// Returns the objects whose names begin with `prefix`, which ends with a slash, and come behind `after`, in the order
-    /// of their names.
+    /// Returns the objects whose names begin with `prefix`, which ends with a slash, and come behind `after`, in the
+    /// order of their names.
     fn list(&self, prefix: &str, after: &str) -> Result<Vec<Listed>, PlaceError>;
 
     /// Writes an object out of parts, each but the last of `PART_BYTES`, over one that is there.
@@ -83,17 +81,4 @@ pub trait Place: Send + Sync {
 
     /// Removes an object; one that is not there is none.
     fn remove(&self, name: &str) -> Result<(), PlaceError>;
-}
-
-/// Opens the place that `location` names: a path, or an address like `s3://bucket/path`, `gs://bucket/path` or
-/// `az://container/path`. `options` are those of an object store, beside what the environment says.
-///
-/// # Errors
-/// A text for people: the address or an option makes no sense.
-pub fn place_of(location: &str, options: &[(String, String)], goes_on: &GoesOn) -> Result<Arc<dyn Place>, String> {
-    match location.split_once("://") {
-        None => Ok(Arc::new(Directory::new(location))),
-        Some(("file", path)) => Ok(Arc::new(Directory::new(path))),
-        Some(_) => Ok(Arc::new(Objects::open(location, options, goes_on.clone())?)),
-    }
 }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    RetryConfig,
+    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode,
+    PutOptions, PutPayload, RetryConfig,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Opens the bucket of an address. What is needed to log in comes from `options`, and from the environment, under the
-    /// names of each vendor (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME` and so on), or from
-    /// the machine.
+    /// Opens the bucket of an address. What is needed to log in comes from `options`, and from the environment, under
+    /// the names of each vendor (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME` and so
+    /// on), or from the machine.
     ///
     /// # Errors
     /// A text for people.
@@ -44,7 +44,11 @@ impl Objects {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let refused = |error: object_store::Error| format!("{location}: {error}");
         let url = location.parse().map_err(|error| format!("{location} is no address: {error}"))?;
-        let client = ClientOptions::new().with_timeout(REQUEST_TIMEOUT).with_connect_timeout(Duration::from_secs(10));
+        // An object may be long, and whoever takes it slow: what has a bound is the wait for the next bytes.
+        let client = ClientOptions::new()
+            .with_timeout_disabled()
+            .with_config(ClientConfigKey::ReadTimeout, format!("{}s", REQUEST_TIMEOUT.as_secs()))
+            .with_connect_timeout(Duration::from_secs(10));
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: REQUEST_TIMEOUT };
         let (scheme, root) =
@@ -194,7 +198,12 @@ impl Place for Objects {
         let options = GetOptions { range: Some(GetRange::Bounded(0..bytes as u64)), ..GetOptions::default() };
         let path = self.path_of(name);
         let answer = async { self.store.get_opts(&path, options).await?.bytes().await };
-        Ok(self.wait(answer, name)?.to_vec())
+        match self.wait(answer, name) {
+            Ok(bytes) => Ok(bytes.to_vec()),
+            // There is no range of an object without bytes.
+            Err(PlaceError::Failed(why)) if why.contains("416 Range Not Satisfiable") => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     fn remove(&self, name: &str) -> Result<(), PlaceError> {

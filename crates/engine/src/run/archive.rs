@@ -1,6 +1,5 @@
-//! An archive: backups and the log at another place. What it is belongs to the server; commands and INFO know of it here.
+//! An archive: backups and the log at another place. The server writes to it; commands and INFO know of it here.
 
-use crate::run::engine::Engine;
 use crate::sync::{Mutex, lock};
 use haypile_commands::Error;
 use haypile_log::Index;
@@ -79,10 +78,10 @@ impl Archiving {
     }
 }
 
-impl Engine {
-    /// ARCHIVE.BACKUP.
-    pub(crate) fn begin_archive_backup(&self) -> Result<(), Error> {
-        let Some(archiver) = self.archiving.archiver.get() else {
+impl Archiving {
+    /// Begins a backup that goes to the archive: ARCHIVE.BACKUP.
+    pub(crate) fn begin_backup(&self) -> Result<(), Error> {
+        let Some(archiver) = self.archiver.get() else {
             return Err(Error::text("ERR this server has no archive"));
         };
         archiver.begin_backup().map_err(|why| Error::text(format!("ERR {why}")))

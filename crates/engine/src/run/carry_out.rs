@@ -73,7 +73,7 @@ impl Engine {
             Act::Crash(why) => panic!("DEBUG {why}: as asked for"),
             Act::BeginBackup if is_block => self.schedule_backup(),
             Act::BeginBackup => self.begin_backup()?,
-            Act::BeginArchiveBackup => self.begin_archive_backup()?,
+            Act::BeginArchiveBackup => self.archiving.begin_backup()?,
             Act::PurgeMemory => (self.process.allocator.purge)()
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
             Act::Follow(master) => return self.follow(master.map(|(host, port)| Master { host, port })),

@@ -20,7 +20,8 @@ use std::time::Instant;
 /// Files that are sent at the same time.
 const SENDERS: usize = 3;
 
-/// How old a file that belongs to no backup has to be before it goes: it may be one of a backup that another server makes.
+/// How old a file that belongs to no backup has to be before it goes: it may be one of a backup that another server
+/// makes.
 const FILE_AGE_MS: u64 = 24 * 3600 * 1000;
 
 impl Archiver {
@@ -47,12 +48,13 @@ impl Archiver {
             });
             let made = self.make_backup(&wanted, &dir);
             remove(&dir);
-            self.state().backs_up = false;
             if let Err(why) = &made
                 && self.goes_on()
             {
                 tracing::error!("a backup did not get to the archive: {why}");
             }
+            let mut state = self.state();
+            state.backs_up = false;
             self.engine.archiving.note(|facts| {
                 facts.backup.is_running = false;
                 match made {
@@ -82,12 +84,11 @@ impl Archiver {
         let (manifest, paths) = self.checkpoint(dir)?;
         self.engine.archiving.note(|facts| facts.backup.bytes = manifest.bytes());
         self.send_missing(&archive, &manifest, &paths)?;
-        // Another server may have removed files that belonged to no backup when they were looked for.
-        self.engine.archiving.note(|facts| facts.backup.bytes_done = 0);
-        self.send_missing(&archive, &manifest, &paths)?;
         archive.put_manifest(&manifest).map_err(|error| error.to_string())?;
+        // From here on nobody removes them; until here another server may have.
+        self.send_missing(&archive, &manifest, &paths)?;
         if self.writes()
-            && let Err(why) = prune(&archive, wanted.backups_keep as usize)
+            && let Err(why) = prune(&archive, wanted.backups_keep as usize, &manifest)
         {
             tracing::warn!("what the archive need not keep is not removed: {why}");
         }
@@ -171,7 +172,7 @@ impl Archiver {
 }
 
 /// Removes what an archive need not keep.
-fn prune(archive: &Archive, keep: usize) -> Result<(), String> {
+fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> {
     if keep == 0 {
         return Ok(());
     }
@@ -182,15 +183,20 @@ fn prune(archive: &Archive, keep: usize) -> Result<(), String> {
     if catalog.strange.iter().any(|(name, _)| name.starts_with("backups/")) {
         return Err("a backup there is damaged: nobody knows which files it is made of".into());
     }
+    if !catalog.backups.contains(made) {
+        return Err("the backup that was just made is not among those that are there".into());
+    }
     let surplus = surplus(&catalog, keep);
-    for backup in &surplus.backups {
+    // A clock that was wrong may have made another one the newest.
+    for backup in surplus.backups.iter().filter(|backup| *backup != made) {
         archive.remove(&backup.object()).map_err(failed)?;
         tracing::info!("backup {} is removed from the archive: there are newer ones", backup.name());
     }
     for chunk in &surplus.chunks {
         archive.remove(&chunk.to_string()).map_err(failed)?;
     }
-    let kept: HashSet<String> = archive.objects_of(&surplus.kept_files).collect();
+    let of_made = made.files.iter().map(|file| &file.digest);
+    let kept: HashSet<String> = archive.objects_of(surplus.kept_files.iter().chain(of_made)).collect();
     let now_ms = now_ms();
     for (name, listed) in &files {
         if !kept.contains(name) && now_ms.saturating_sub(listed.modified_ms) > FILE_AGE_MS {

@@ -1,12 +1,11 @@
-//! `haypile check` of an archive: every file of every backup is read and compared, every chunk of the log is read record by
-//! record, and what is missing between them is named.
+//! `haypile check` of an archive: every file of every backup is read and compared, every chunk of the log is read record
+//! by record, and what is missing between them is named.
 
-use super::list::stretches;
 use super::place;
 use crate::progress::ProgressLine;
-use haypile_archive::{Archive, Catalog, ChunkName, Target, plan};
+use haypile_archive::{Archive, Catalog, ChunkName, PlanError, Target, holes, plan};
 use haypile_config::cli::ArchivePlace;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -46,18 +45,7 @@ impl Check<'_> {
         }
         let files = self.files(catalog)?;
         let (chunks, records) = self.log(catalog)?;
-        for lane in catalog.lanes.values() {
-            let found = stretches(lane.chunks.iter().map(|chunk| (chunk.first, chunk.last, chunk.time_ms)));
-            for pair in found.windows(2) {
-                let history = lane.chunks[0].history;
-                let (from, to) = (pair[0].1.next(), pair[1].0.0 - 1);
-                self.defect(&format!("log/{history}: records {from} to {to} are missing"))?;
-            }
-            let history = lane.chunks[0].history;
-            if let Err(why) = plan(catalog, Some(history), Target::Newest) {
-                self.defect(&format!("history {history} cannot be restored to its end: {why}"))?;
-            }
-        }
+        self.holes(catalog)?;
         if catalog.backups.is_empty() {
             self.defect("there is no backup")?;
         }
@@ -65,6 +53,31 @@ impl Check<'_> {
         self.say(&format!(
             "{backups} backups of {files} files, {chunks} pieces of the log with {records} records: {defects} defects"
         ))
+    }
+
+    /// Names the records that are missing behind backups, and the histories that cannot be restored.
+    fn holes(&mut self, catalog: &Catalog) -> Result<(), String> {
+        let mut named = BTreeMap::new();
+        for lane in catalog.lanes.values() {
+            for hole in holes(catalog, &lane.chain) {
+                named.insert((hole.after, hole.history), hole);
+            }
+            let Some(history) = lane.chain.starts().last().map(|start| start.history) else { continue };
+            // What is left of a history that another one continues is part of that one's way.
+            let goes_on = catalog
+                .lanes
+                .values()
+                .any(|other| other.chain.position(history).is_some_and(|at| at + 1 < other.chain.starts().len()));
+            match plan(catalog, Some(history), Target::Newest) {
+                Err(PlanError::Hole(_)) | Ok(_) => {}
+                Err(_) if goes_on => {}
+                Err(why) => self.defect(&format!("history {history} cannot be restored: {why}"))?,
+            }
+        }
+        for hole in named.into_values() {
+            self.defect(&hole.to_string())?;
+        }
+        Ok(())
     }
 
     /// Reads each file of each backup once; returns how many there are.

@@ -1,7 +1,7 @@
 //! The checksums of files that were archived, so that a file is read once and not for each backup: `haypile.digests`.
 //!
-//! A file is known again by its inode, length and time of change: those of the base are written once, and a backup's are
-//! links to them. A file that is not known is read.
+//! A file is known again by its inode, length and time of change: those of the base are written once, and a backup's
+//! are links to them. A file that is not known is read.
 
 use haypile_archive::{Digest, digest_file};
 use std::collections::HashMap;

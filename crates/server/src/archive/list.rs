@@ -1,7 +1,7 @@
 //! `haypile backups`: what is in an archive, and how far one can go back and forth.
 
 use super::place;
-use haypile_archive::{Catalog, Target, backup_time, plan};
+use haypile_archive::{Catalog, Target, backup_time, holes, plan};
 use haypile_config::cli::ArchivePlace;
 use haypile_log::{History, Index};
 use std::io::Write;
@@ -51,6 +51,11 @@ fn write(catalog: &Catalog, out: &mut dyn Write) -> std::io::Result<()> {
             }
             Err(why) => writeln!(out, "    {why}")?,
         }
+        if let Some(lane) = catalog.lanes.get(&history) {
+            for hole in holes(catalog, &lane.chain) {
+                writeln!(out, "    {hole}")?;
+            }
+        }
     }
     for (name, why) in &catalog.strange {
         writeln!(out, "strange: {name}: {why}")?;
@@ -72,7 +77,7 @@ fn histories(catalog: &Catalog) -> Vec<History> {
 }
 
 /// Joins chunks that follow on each other: the first and the last record of each stretch, and its latest time.
-pub fn stretches(chunks: impl Iterator<Item = (Index, Index, u64)>) -> Vec<(Index, Index, u64)> {
+fn stretches(chunks: impl Iterator<Item = (Index, Index, u64)>) -> Vec<(Index, Index, u64)> {
     let mut joined: Vec<(Index, Index, u64)> = Vec::new();
     for (first, last, time_ms) in chunks {
         match joined.last_mut() {

@@ -1,8 +1,8 @@
-//! The archive of a server: the log goes there as it grows, and backups when they are due; and the subcommands that list,
-//! verify and restore what is there.
+//! The archive of a server: the log goes there as it grows, and backups when they are due; and the subcommands that
+//! list, verify and restore what is there.
 //!
-//! Two threads wait for the place, so that nobody else does: one writes the log (`session`), one makes backups (`backup`).
-//! What is in an archive, and what of it a restore needs, is the crate `haypile_archive`'s.
+//! Two threads wait for the place, so that nobody else does: one writes the log (`session`), one makes backups
+//! (`backup`). What is in an archive, and what of it a restore needs, is the crate `haypile_archive`'s.
 
 pub mod ask;
 mod backup;
@@ -16,9 +16,10 @@ pub mod restore;
 mod session;
 
 use crate::process::give_way;
-use haypile_config::Archive as Wanted;
-use haypile_engine::Engine;
-use haypile_log::{Hold, Index};
+use haypile_archive::Chain;
+use haypile_config::{Archive as Wanted, Config, Engine as EngineKind};
+use haypile_engine::{ArchiveFacts, BackupFacts, Engine};
+use haypile_log::{Hold, Index, Log};
 use haypile_store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -45,6 +46,8 @@ pub struct Archiver {
 struct State {
     /// Keeps the records that are not in the archive.
     hold: Option<Hold>,
+    /// Rises with each store that was opened: what belongs to another one changes neither the hold nor the position.
+    generation: u64,
     /// A backup is to be made.
     wants_backup: bool,
     /// One is being made.
@@ -67,32 +70,33 @@ impl Archiver {
     pub fn attach(&self, store: &Store) {
         let config = self.engine.settings.config();
         let wanted = &config.archive;
+        let mut state = self.state();
+        state.generation += 1;
         if wanted.to.is_empty() {
-            self.state().hold = None;
+            state.hold = None;
             return;
         }
         let log = store.log();
+        let chain = Chain::new(log.histories().starts());
         let known = position::read(&config.dir).filter(|known| known.place == wanted.to);
-        let held = match known {
-            Some(known) => log.hold_after(known.through),
+        let known = known.and_then(|known| known.in_chain(&chain).map(|(_, through)| through));
+        let held = known.and_then(|through| log.hold_after(through));
+        state.hold = Some(held.unwrap_or_else(|| {
             // From here on nothing goes before it is archived, whether or not the archive can be reached.
-            None => {
-                let oldest = Index(log.stats().first.0.saturating_sub(1));
-                let held = log.hold_after(oldest);
-                self.note_position(store, &wanted.to, oldest);
-                held
+            let (hold, oldest) = hold_all(log);
+            if known.is_none() {
+                self.note_position(store, &wanted.to, "", oldest);
             }
-        };
-        self.state().hold = Some(held.unwrap_or_else(|| log.hold()));
+            hold
+        }));
     }
 
     /// Writes down that the log is archived through a record.
-    fn note_position(&self, store: &Store, place: &str, through: Index) {
+    fn note_position(&self, store: &Store, place: &str, archive: &str, through: Index) {
         let histories = store.log().histories();
-        let history =
-            histories.of(through).or(histories.of(through.next())).or(histories.newest().map(|it| it.history));
-        let Some(history) = history else { return };
-        let position = position::Position { place: place.to_owned(), history, through };
+        let newest = histories.newest().map(|start| start.history);
+        let Some(history) = histories.of(through).or(histories.of(through.next())).or(newest) else { return };
+        let position = position::Position { place: place.to_owned(), archive: archive.to_owned(), history, through };
         if let Err(error) = position::write(&self.engine.settings.config().dir, &position) {
             tracing::warn!("it cannot be noted how far the log is archived: {error}");
         }
@@ -103,6 +107,7 @@ impl Archiver {
     /// # Errors
     /// One cannot be started.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        self.engine.settings.listen(|_, _, next| Ok(refuse_without_base(next)?));
         let runs: [(&str, fn(&Archiver)); 2] =
             [("archive", Archiver::write_log), ("archive-backup", Archiver::back_up)];
         for (name, run) in runs {
@@ -123,7 +128,7 @@ impl Archiver {
         self.changed.notify_all();
         // A thread that panicked has ended the process already.
         threads.into_iter().for_each(|thread| _ = thread.join());
-        self.state().hold = None;
+        // The hold stays: the store's last flush lets go of nothing that is not archived.
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -175,7 +180,8 @@ impl Archiver {
             let middle = first + (last - first) / 2;
             if store.log().bytes_after(Index(middle)) <= bound { last = middle } else { first = middle + 1 }
         }
-        let after = Index(first).max(hold.after());
+        // Behind what the base has nothing goes in any case.
+        let after = Index(first).max(hold.after()).min(store.log().applied().max(hold.after()));
         if after > hold.after() {
             tracing::warn!(
                 "records {} to {after} wait for the archive no longer: 'archive-log-size' is reached",
@@ -206,7 +212,9 @@ impl Archiver {
             }
             self.engine.archiving.note(|facts| {
                 if facts.place != wanted.to {
-                    *facts = haypile_engine::ArchiveFacts { place: wanted.to.clone(), ..Default::default() };
+                    let BackupFacts { is_running, made, .. } = facts.backup;
+                    *facts = ArchiveFacts { place: wanted.to.clone(), ..ArchiveFacts::default() };
+                    (facts.backup.is_running, facts.backup.made) = (is_running, made);
                 }
                 facts.state = "opening";
             });
@@ -239,8 +247,32 @@ impl Archiver {
         self.state().hold = None;
         position::remove(&self.engine.settings.config().dir);
         self.engine.archiving.note(|facts| {
-            *facts = haypile_engine::ArchiveFacts { state: "off", ..Default::default() };
+            let made = facts.backup.made;
+            *facts = ArchiveFacts { state: "off", ..ArchiveFacts::default() };
+            facts.backup.made = made;
         });
+    }
+}
+
+/// Refuses an archive where there is nothing on the disk that could be restored.
+///
+/// # Errors
+/// A text for people.
+pub fn refuse_without_base(config: &Config) -> Result<(), String> {
+    match config.engine == EngineKind::Memory && !config.archive.to.is_empty() {
+        true => Err("'archive-to' has no use with 'engine memory', which keeps nothing".into()),
+        false => Ok(()),
+    }
+}
+
+/// Holds all that a log has; returns the record before it, too.
+fn hold_all(log: &Log) -> (Hold, Index) {
+    loop {
+        let oldest = Index(log.stats().first.0.saturating_sub(1));
+        // The oldest records may have gone since.
+        if let Some(hold) = log.hold_after(oldest) {
+            return (hold, oldest);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! The file that says how far the log is in the archive: `haypile.archived`. A start keeps what lies behind. Its form is in
-//! docs/format/directory.md.
+//! The file that says how far the log is in the archive: `haypile.archived`. A start keeps what lies behind. Its form
+//! is in docs/format/directory.md.
 
 use crate::datadir;
+use haypile_archive::Chain;
 use haypile_log::{History, Index};
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,24 +16,33 @@ const TITLE: &str = "haypile archived 1";
 pub struct Position {
     /// Where the archive is.
     pub place: String,
+    /// The archive's name for itself; empty where it was never reached.
+    pub archive: String,
     /// The history of the record.
     pub history: History,
     pub through: Index,
 }
 
 impl Position {
+    /// Returns the place of its history in a chain, and the record there; None where the chain does not go through it.
+    pub fn in_chain(&self, chain: &Chain) -> Option<(usize, Index)> {
+        let at = chain.position(self.history)?;
+        // What lies behind the place where the chain left the history is another one's.
+        Some((at, self.through.min(chain.end(at))))
+    }
+
     fn text(&self) -> String {
-        let Position { place, history, through } = self;
-        format!("{TITLE}\nplace {place}\nhistory {history}\nthrough {through}\nend\n")
+        let Position { place, archive, history, through } = self;
+        format!("{TITLE}\nplace {place}\narchive {archive}\nhistory {history}\nthrough {through}\nend\n")
     }
 
     fn parse(text: &str) -> Option<Position> {
         let mut lines = text.lines();
         (lines.next()? == TITLE).then_some(())?;
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-        let place = value("place")?.to_owned();
+        let (place, archive) = (value("place")?.to_owned(), value("archive")?.to_owned());
         let (history, through) = (History::parse(value("history")?)?, Index(value("through")?.parse().ok()?));
-        (lines.next()? == "end").then_some(Position { place, history, through })
+        (lines.next()? == "end").then_some(Position { place, archive, history, through })
     }
 }
 
@@ -67,7 +77,8 @@ mod tests {
     #[test]
     fn the_file_comes_back_as_it_was_written() {
         let place = "s3://bucket/a path".to_owned();
-        let position = Position { place, history: History([7; 20]), through: Index(4711) };
+        let archive = "0f".repeat(16);
+        let position = Position { place, archive, history: History([7; 20]), through: Index(4711) };
         let text = position.text();
         assert_eq!(Position::parse(&text), Some(position));
         for cut in 0..text.len() - 1 {

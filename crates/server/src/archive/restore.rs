@@ -1,8 +1,8 @@
 //! `haypile restore`: the data of a moment, out of an archive, as a data directory.
 //!
-//! The files of a backup come first, several at a time, each compared with its checksum; then the log is written anew, record
-//! by record, out of the backup's part and the chunks behind it, and ends at the moment that was asked for. The file that
-//! makes a data directory of it comes last: what was broken off is none, and is gone on with.
+//! The files of a backup come first, several at a time, each compared with its checksum; then the log is written anew,
+//! record by record, out of the backup's part and the chunks behind it, and ends at the moment that was asked for. The
+//! file that makes a data directory of it comes last: what was broken off is none, and is gone on with.
 
 use super::place;
 use crate::datadir;
@@ -92,6 +92,11 @@ fn begin(dir: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
     fs::create_dir_all(dir).map_err(failed)?;
     let mut entries = fs::read_dir(dir).map_err(failed)?;
+    if datadir::id(dir).is_ok() {
+        // The end of a restore that was killed right behind it.
+        let _ = fs::remove_file(dir.join(MARK));
+        return Err(format!("{} is a data directory already", dir.display()));
+    }
     if !dir.join(MARK).exists() {
         if let Some(entry) = entries.next() {
             let name = entry.map_err(failed)?.file_name();
@@ -162,6 +167,8 @@ fn fetch_file(archive: &Archive, file: &BackupFile, path: &Path, done: &AtomicU6
         && there.metadata().is_ok_and(|about| about.len() == file.bytes)
         && digest_file(&mut there).map_err(failed)? == (file.digest, file.bytes)
     {
+        // A process that was killed has not waited for the disk.
+        there.sync_all().map_err(failed)?;
         done.fetch_add(file.bytes, Ordering::Relaxed);
         return Ok(());
     }

@@ -2,9 +2,9 @@
 
 use super::latest::{Latest, latest, now_ms};
 use super::place::key_of;
-use super::position;
-use super::{Archiver, LOOK, RETRY};
-use haypile_archive::{Archive, Chain, place_of};
+use super::position::{self, Position};
+use super::{Archiver, LOOK, RETRY, hold_all};
+use haypile_archive::{Archive, Chain, Error, place_of};
 use haypile_config::Archive as Wanted;
 use haypile_log::{ChunkCut, Chunks, Index};
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ pub struct Session<'a> {
     archiver: &'a Archiver,
     wanted: Wanted,
     archive: Archive,
-    /// The version of the store that is archived.
+    /// The generation and the version of the store that is archived.
+    generation: u64,
     version: u64,
     /// Every record through this is in the archive, as far as the log had it.
     reached: Index,
@@ -47,17 +48,18 @@ impl<'a> Session<'a> {
     /// A text for people.
     pub fn begin(archiver: &'a Archiver, wanted: &Wanted) -> Result<Session<'a>, String> {
         let engine = &archiver.engine;
-        let place = place_of(&wanted.to, &wanted.options, &archiver.goes_on)?;
-        let archive = Archive::open_or_begin(place, key_of(wanted.key_file.as_deref())?);
-        let archive = archive.map_err(|error| error.to_string())?;
-        let version = engine.store_version();
-        let chain = archiver.chain().ok_or("the data are not open")?;
+        let (generation, version) = (archiver.state().generation, engine.store_version());
         let known = position::read(&engine.settings.config().dir).filter(|known| known.place == wanted.to);
-        let known = known.and_then(|known| chain.position(known.history).map(|at| (at, known.through)));
+        let archive = open(archiver, wanted, known.as_ref())?;
+        let chain = archiver.chain().ok_or("the data are not open")?;
+        let known = known.filter(|known| known.archive.is_empty() || known.archive == archive.id());
+        let known = known.and_then(|known| known.in_chain(&chain));
         let newest = archive.newest_in(&chain, known).map_err(|error| error.to_string())?;
-        let found = newest.map(|(at, name)| name.last.min(chain.end(at)));
-        let reached = found.into_iter().chain(known.map(|(_, through)| through)).max();
         let newest_backup = latest(&archive, &chain).map_err(|error| error.to_string())?;
+        let found = newest.map(|(at, name)| name.last.min(chain.end(at)));
+        // The archive says how far it has the log; this server's word counts where it has nothing of it.
+        let there = found.max(newest_backup.as_ref().map(|backup| backup.through));
+        let reached = there.or(known.map(|(_, through)| through));
         if found.is_none() && newest_backup.is_none() {
             let catalog = archive.catalog().map_err(|error| error.to_string())?;
             let is_ours = |starts: &Chain| starts.starts().iter().any(|start| chain.position(start.history).is_some());
@@ -74,6 +76,7 @@ impl<'a> Session<'a> {
             archiver,
             wanted: wanted.clone(),
             archive,
+            generation,
             version,
             reached: Index(0),
             chunks: None,
@@ -86,6 +89,7 @@ impl<'a> Session<'a> {
             lacks_records: false,
         };
         session.go_on_behind(reached)?;
+        session.look_for_hole(&chain)?;
         session.note_backup();
         Ok(session)
     }
@@ -94,13 +98,12 @@ impl<'a> Session<'a> {
     fn go_on_behind(&mut self, reached: Option<Index>) -> Result<(), String> {
         let store = self.archiver.engine.store().ok_or("the data are not open")?;
         let log = store.log();
-        let first = log.stats().first;
-        let oldest = Index(first.0.saturating_sub(1));
+        let oldest = Index(log.stats().first.0.saturating_sub(1));
         // What an archive has beyond the log is another server's, which this one follows.
         let wanted = reached.unwrap_or(oldest).min(log.last());
         let (hold, through) = match log.hold_after(wanted) {
             Some(hold) => (hold, wanted),
-            None => (log.hold_after(oldest).ok_or("the log's oldest records have just gone")?, oldest),
+            None => hold_all(log),
         };
         if through > wanted {
             let hole = (wanted.next(), through);
@@ -108,10 +111,27 @@ impl<'a> Session<'a> {
             self.archiver.engine.archiving.note(|facts| facts.hole = Some(hole));
             self.lacks_records = true;
         }
-        self.archiver.state().hold = Some(hold);
+        let mut state = self.archiver.state();
+        if state.generation != self.generation {
+            return Err("the data were opened again".into());
+        }
+        state.hold = Some(hold);
+        drop(state);
         (self.reached, self.chunks) = (through, None);
         self.archiver.engine.archiving.note(|facts| facts.through = through);
         self.note_position(true);
+        Ok(())
+    }
+
+    /// Finds out whether records are missing between the newest backup and what is archived: then another one is due.
+    fn look_for_hole(&mut self, chain: &Chain) -> Result<(), String> {
+        let Some(backup) = &self.newest_backup else { return Ok(()) };
+        let reach = self.archive.reach(chain, backup.through).map_err(|error| error.to_string())?;
+        self.lacks_records = reach < self.reached;
+        if self.lacks_records {
+            let hole = (reach.next(), self.reached);
+            self.archiver.engine.archiving.note(|facts| facts.hole = facts.hole.or(Some(hole)));
+        }
         Ok(())
     }
 
@@ -195,6 +215,7 @@ impl<'a> Session<'a> {
                 ChunkCut::UpToDate => return Ok(()),
                 ChunkCut::Gap(_) => return self.go_on_behind(Some(self.reached)),
             }
+            self.archiver.bound_log();
         }
         Ok(())
     }
@@ -213,6 +234,10 @@ impl<'a> Session<'a> {
             let last = self.archiver.engine.store().map_or(Index(0), |store| store.log().last());
             self.advance(name.last.min(chain.end(at)).min(last).max(self.reached));
         }
+        let last = self.archiver.engine.store().map_or(Index(0), |store| store.archivable());
+        self.waiting = if last > self.reached { Some(*self.waiting.get_or_insert_with(Instant::now)) } else { None };
+        let waiting = self.waiting;
+        self.archiver.engine.archiving.note(|facts| facts.waiting = waiting);
         Ok(())
     }
 
@@ -220,9 +245,12 @@ impl<'a> Session<'a> {
     fn advance(&mut self, through: Index) {
         assert!(through >= self.reached, "what was archived stays");
         self.reached = through;
-        if let Some(hold) = self.archiver.state().hold.as_mut() {
+        let mut state = self.archiver.state();
+        let is_same = state.generation == self.generation;
+        if let Some(hold) = state.hold.as_mut().filter(|_| is_same) {
             hold.advance(through.max(hold.after()));
         }
+        drop(state);
         self.archiver.engine.archiving.note(|facts| facts.through = through);
         self.note_position(false);
     }
@@ -232,8 +260,13 @@ impl<'a> Session<'a> {
             return;
         }
         self.noted = Instant::now();
-        if let Some(store) = self.archiver.engine.store() {
-            self.archiver.note_position(&store, &self.wanted.to, self.reached);
+        // Under the lock no other store is attached: the position is the one of this store's log.
+        let state = self.archiver.state();
+        if state.generation == self.generation
+            && self.archiver.engine.store_version() == self.version
+            && let Some(store) = self.archiver.engine.store()
+        {
+            self.archiver.note_position(&store, &self.wanted.to, self.archive.id(), self.reached);
         }
     }
 
@@ -242,11 +275,18 @@ impl<'a> Session<'a> {
         let facts = self.archiver.engine.archiving.facts();
         if facts.backup.made != self.backups_made {
             self.backups_made = facts.backup.made;
-            self.lacks_records = false;
             self.find_backup()?;
+            let chain = self.archiver.chain().ok_or("the data are not open")?;
+            self.look_for_hole(&chain)?;
         }
         let interval_ms = self.wanted.backup_interval_s.saturating_mul(1000);
-        let is_old = |backup: &Latest| interval_ms > 0 && now_ms().saturating_sub(backup.made_ms) >= interval_ms;
+        // A backup of the future is one of a clock that was wrong; this process makes one for it, and no more.
+        let has_made = self.backups_made > 0;
+        let is_old = |backup: &Latest| {
+            let now_ms = now_ms();
+            let is_of_future = backup.made_ms > now_ms && !has_made;
+            interval_ms > 0 && (now_ms.saturating_sub(backup.made_ms) >= interval_ms || is_of_future)
+        };
         let is_due = self.lacks_records || self.newest_backup.as_ref().is_none_or(is_old);
         let was_asked = self.asked.is_some_and(|asked| asked.elapsed() < BACKUP_RETRY);
         if writes && is_due && !was_asked {
@@ -277,6 +317,24 @@ impl<'a> Session<'a> {
             });
         }
     }
+}
+
+/// Opens an archive; begins one where there is none and this server knows of none.
+fn open(archiver: &Archiver, wanted: &Wanted, known: Option<&Position>) -> Result<Archive, String> {
+    let place = place_of(&wanted.to, &wanted.options, &archiver.goes_on)?;
+    let key = key_of(wanted.key_file.as_deref())?;
+    let expects_one = known.is_some_and(|known| !known.archive.is_empty());
+    let opened = match expects_one {
+        true => Archive::open(place, key),
+        false => Archive::open_or_begin(place, key),
+    };
+    opened.map_err(|error| match error {
+        Error::NoArchive(_) => format!(
+            "{error} any more: is the place mounted? To begin another one there, make 'archive-to' empty, and name the \
+             place again"
+        ),
+        error => error.to_string(),
+    })
 }
 
 impl Archiver {

@@ -1,0 +1,196 @@
+//! Directories and object stores as places: the same calls, the same outcomes; and archives over both.
+
+mod s3;
+
+use haypile_archive::*;
+use haypile_log::{Chunk, History, Index};
+use s3::{BUCKET, Between, Network, S3, options};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A directory of its own, which goes with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("haypile-archive-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn goes_on() -> GoesOn {
+    Arc::new(AtomicBool::new(true))
+}
+
+fn in_s3(address: std::net::SocketAddr, path: &str, goes_on: &GoesOn) -> Arc<dyn Place> {
+    place_of(&format!("s3://{BUCKET}/{path}"), &options(address), goes_on).expect("it can be opened")
+}
+
+/// Runs a test over each kind of place.
+fn over_each(test: impl Fn(&str, Arc<dyn Place>)) {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("directory");
+    test("a directory", place_of(path.to_str().expect("a text"), &[], &goes_on()).expect("it can be opened"));
+    let s3 = S3::start(&scratch.0);
+    test("a bucket", in_s3(s3.address, "some/path", &goes_on()));
+}
+
+fn put(place: &dyn Place, name: &str, bytes: &[u8]) {
+    let mut parts = bytes.chunks(8 << 20).map(<[u8]>::to_vec);
+    place.put(name, &mut || Ok(parts.next())).expect("the place is there");
+}
+
+fn get(place: &dyn Place, name: &str) -> Result<Vec<u8>, PlaceError> {
+    let mut bytes = Vec::new();
+    place.get(name, &mut |part| {
+        bytes.extend_from_slice(part);
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+#[test]
+fn what_was_put_is_listed_and_comes_back() {
+    over_each(|what, place| {
+        assert_eq!(place.list("log/", ""), Ok(vec![]), "{what}");
+        let long: Vec<u8> = (0..(20 << 20) + 7).map(|at: u32| (at % 251) as u8).collect();
+        let exactly = vec![7; 8 << 20];
+        for (name, bytes) in
+            [("log/b/2", &b"two"[..]), ("log/a/1", b"one"), ("log/c/3", b""), ("files/x", &long), ("files/y", &exactly)]
+        {
+            put(&*place, name, bytes);
+            assert!(get(&*place, name) == Ok(bytes.to_vec()), "{what}: {name}");
+            assert_eq!(place.get_start(name, 2).map(|start| start.len()), Ok(bytes.len().min(2)), "{what}: {name}");
+        }
+        let names = |prefix: &str, after: &str| -> Vec<(String, u64)> {
+            let listed = place.list(prefix, after).expect("it is there");
+            assert!(listed.iter().all(|listed| listed.modified_ms > 1_700_000_000_000), "{what}");
+            listed.into_iter().map(|listed| (listed.name, listed.bytes)).collect()
+        };
+        let all = [("log/a/1".to_owned(), 3), ("log/b/2".to_owned(), 3), ("log/c/3".to_owned(), 0)];
+        assert_eq!(names("log/", ""), all, "{what}");
+        assert_eq!(names("log/", "log/a/1"), all[1..], "{what}");
+        assert_eq!(names("log/b/", ""), all[1..2], "{what}");
+        put(&*place, "log/a/1", b"another");
+        assert_eq!(get(&*place, "log/a/1"), Ok(b"another".to_vec()), "{what}");
+        assert_eq!(place.create("log/a/1", b"x".to_vec()), Err(PlaceError::Exists("log/a/1".into())), "{what}");
+        assert_eq!(place.create("new", b"x".to_vec()), Ok(()), "{what}");
+        for _ in 0..2 {
+            assert_eq!(place.remove("log/a/1"), Ok(()), "{what}");
+        }
+        assert_eq!(get(&*place, "log/a/1"), Err(PlaceError::Missing("log/a/1".into())), "{what}");
+        assert!(matches!(place.get_start("log/a/1", 1), Err(PlaceError::Missing(_))), "{what}");
+        assert_eq!(names("log/", ""), all[1..], "{what}");
+    });
+}
+
+#[test]
+fn nothing_of_what_was_broken_off_is_there() {
+    over_each(|what, place| {
+        let mut parts = vec![vec![1; 8 << 20], vec![2; 8 << 20]];
+        let put = place.put("files/half", &mut || match parts.pop() {
+            Some(part) => Ok(Some(part)),
+            None => Err(PlaceError::Failed("the disk is broken".into())),
+        });
+        assert_eq!(put, Err(PlaceError::Failed("the disk is broken".into())), "{what}");
+        assert_eq!(place.list("files/", ""), Ok(vec![]), "{what}");
+    });
+}
+
+/// A chunk that is not looked into.
+fn chunk(first: u64) -> Chunk {
+    let bytes = vec![first as u8; 100_000];
+    Chunk { history: History([3; 20]), first: Index(first), last: Index(first + 9), time_ms: first, bytes }
+}
+
+#[test]
+fn an_archive_is_begun_once_and_knows_its_key() {
+    over_each(|what, place| {
+        assert!(matches!(Archive::open(place.clone(), None), Err(Error::NoArchive(_))), "{what}");
+        let key = Key::parse(&"07".repeat(32)).expect("64 digits");
+        let archive = Archive::open_or_begin(place.clone(), Some(key.clone())).expect("it can be begun");
+        assert!(Archive::open_or_begin(place.clone(), Some(key.clone())).is_ok(), "{what}");
+        let other = Key::parse(&"08".repeat(32)).expect("64 digits");
+        for wrong in [None, Some(other)] {
+            assert!(matches!(Archive::open_or_begin(place.clone(), wrong), Err(Error::Failed(_))), "{what}");
+        }
+        archive.put_chunk(&chunk(1)).expect("the place is there");
+        let file = b"the content of a file".repeat(100_000);
+        let (digest, bytes) = digest_file(&mut &file[..]).expect("it is in memory");
+        let file_of = BackupFile { path: "base/1.sst".into(), bytes, digest };
+        archive.put_file(digest, &mut &file[..]).expect("the place is there");
+        let there = archive.files().expect("the place is there");
+        assert!(archive.has_file(&there, &file_of), "{what}");
+        assert!(!archive.has_file(&there, &BackupFile { bytes: bytes + 1, ..file_of.clone() }), "{what}");
+        let mut read = Vec::new();
+        let mut take = |part: &[u8]| {
+            read.extend_from_slice(part);
+            Ok(())
+        };
+        assert_eq!(archive.get_file(&file_of, &mut take), Ok(()), "{what}");
+        assert!(read == file, "{what}");
+        let other = BackupFile { digest: Digest([1; 32]), ..file_of };
+        assert!(matches!(archive.get_file(&other, &mut |_| Ok(())), Err(Error::Missing(_))), "{what}");
+    });
+}
+
+#[test]
+fn a_bad_network_is_an_error_and_nothing_half_written_is_there() {
+    let scratch = Scratch::new();
+    let s3 = S3::start(&scratch.0);
+    let between = Between::new(s3.address);
+    let archive = Archive::open_or_begin(in_s3(between.address, "a", &goes_on()), None).expect("the network is good");
+    archive.put_chunk(&chunk(1)).expect("the network is good");
+    let objects = || in_s3(s3.address, "a", &goes_on()).list("log/", "").expect("it is there").len();
+    for network in [Network::Refusing, Network::Cutting(50_000)] {
+        between.set(network);
+        let failed = archive.put_chunk(&chunk(11));
+        assert!(matches!(failed, Err(Error::Failed(_))), "{network:?}: {failed:?}");
+        assert_eq!(objects(), 1, "{network:?}");
+    }
+    between.set(Network::Slow(10));
+    archive.put_chunk(&chunk(11)).expect("it is only slow");
+    assert_eq!(objects(), 2);
+}
+
+#[test]
+fn whoever_wants_no_answer_any_more_does_not_wait_for_it() {
+    let scratch = Scratch::new();
+    let s3 = S3::start(&scratch.0);
+    let (between, goes_on) = (Between::new(s3.address), goes_on());
+    let archive = Archive::open_or_begin(in_s3(between.address, "a", &goes_on), None).expect("the network is good");
+    between.set(Network::Slow(60_000));
+    let since = Instant::now();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            goes_on.store(false, Ordering::Release);
+        });
+        assert!(archive.put_chunk(&chunk(1)).is_err());
+    });
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+}
+
+#[test]
+fn addresses_and_options_that_make_no_sense_are_refused() {
+    for (location, options) in [
+        ("ftp://somewhere/else", vec![]),
+        ("s3://", vec![]),
+        ("s3://bucket/path", vec![("no-such-option".to_owned(), "x".to_owned())]),
+        ("no scheme://x", vec![]),
+    ] {
+        let refused = place_of(location, &options, &goes_on());
+        assert!(refused.is_err_and(|why| why.contains(location)), "{location}");
+    }
+}
