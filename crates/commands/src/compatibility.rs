@@ -572,6 +572,20 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "the_slow_log_tells_what_was_waited_for",
     },
     Difference {
+        commands: &["client|kill"],
+        what: "`CLIENT KILL ALL` closes all clients, the asking one after its reply; Redis looks for one whose address is `ALL`, and \
+               finds none.",
+        why: "Pika has it, and no client has that address.",
+        test: "client_kill_all_closes_everybody_but_replicas",
+    },
+    Difference {
+        commands: &["slaveof"],
+        what: "`SLAVEOF host port FORCE` has a copy of the master's data take the place of these, also where its records would lead on \
+               from here; in Redis an argument too many is an error.",
+        why: "Pika has it.",
+        test: "slaveof_with_force_fetches_a_copy",
+    },
+    Difference {
         commands: &["scan"],
         what: "One step looks at a thousand keys at most, whatever COUNT asks for. Keys whose names have the same hash come \
                together, so that a step may bring a few more than asked for.",

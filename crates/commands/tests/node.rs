@@ -67,6 +67,18 @@ fn it_follows_and_leads_again() {
 }
 
 #[test]
+fn slaveof_takes_the_word_with_which_pika_fetches_a_copy() {
+    let mut session = Session::default();
+    assert_eq!(session.call("SLAVEOF host 6379 Force"), Reply::ok());
+    assert_eq!(session.done, [r#"FollowAnew { host: "host", port: 6379 }"#]);
+    fails("SLAVEOF host port force", "ERR Invalid master port");
+    for line in ["SLAVEOF host 1 now", "SLAVEOF no one force", "SLAVEOF host 1 force 2", "SLAVEOF host"] {
+        fails(line, "ERR wrong number of arguments for 'slaveof' command");
+    }
+    fails("REPLICAOF host 1 force", "ERR wrong number of arguments for 'replicaof' command");
+}
+
+#[test]
 fn replconf_knows_the_options_of_redis_and_hands_its_own_over() {
     check("REPLCONF listening-port 6380 capa eof capa psync2", Reply::ok());
     check("REPLCONF ack 0", Reply::None);

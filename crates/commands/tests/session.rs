@@ -377,6 +377,8 @@ fn client_kill_and_list_read_their_filters() {
     for (line, text) in [
         ("CLIENT KILL nowhere:1", "ERR No such client"),
         ("CLIENT KILL ID 0", "ERR client-id should be greater than 0"),
+    assert_eq!(kill("CLIENT KILL all").0, Reply::ok());
+    assert!(!kill("CLIENT KILL ALL").1.expect("a filter was made").skip_me, "whoever asks as well");
         ("CLIENT KILL ID x", "ERR client-id should be greater than 0"),
         ("CLIENT KILL TYPE odd", "ERR Unknown client type 'odd'"),
         ("CLIENT KILL USER nobody", "ERR No such user 'nobody'"),

@@ -66,6 +66,8 @@ const SLAVEOF: Command = Command {
     since: "1.0.0",
     summary: "Makes the server a replica of another one, or a master: the name of REPLICAOF until Redis 5.",
     deprecated: Some(Deprecated { since: "5.0.0", instead: "`REPLICAOF`" }),
+    arity: Arity::exactly_or_more(3, 1),
+    body: Body::Act(slaveof),
     ..REPLICAOF
 };
 
@@ -76,6 +78,24 @@ fn replicaof(host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.is(1, "no") && args.is(2, "one") {
         return Ok(Answer::ok(Act::Follow(None)));
     }
+    let (host, port) = master(host, args)?;
+    Ok(Answer::ok(Act::Follow(Some((host, port)))))
+}
+
+/// As REPLICAOF; with FORCE, as Pika takes it, the data are the master's copy, whatever there is here.
+fn slaveof(host: &mut dyn Host, args: Args) -> Result<Answer> {
+    if args.len() == 3 {
+        return replicaof(host, args);
+    }
+    if !args.is(3, "force") || args.is(1, "no") && args.is(2, "one") {
+        return Err(Error::WrongArity("slaveof".to_owned()));
+    }
+    let (host, port) = master(host, args)?;
+    Ok(Answer::ok(Act::FollowAnew { host, port }))
+}
+
+/// The host and the port of the master that is asked for.
+fn master(host: &mut dyn Host, args: Args) -> Result<(String, u16)> {
     let port = match args.int(2) {
         Ok(port @ 0..=PORT_MAX) => port as u16,
         _ => return Err(Error::text("ERR Invalid master port")),
@@ -84,7 +104,7 @@ fn replicaof(host: &mut dyn Host, args: Args) -> Result<Answer> {
         return Err(Error::text("ERR a server with 'engine memory' cannot follow another one"));
     }
     let name = String::from_utf8(args.get(1).to_vec()).map_err(|_| Error::text("ERR Invalid master host"))?;
-    Ok(Answer::ok(Act::Follow(Some((name, port)))))
+    Ok((name, port))
 }
 
 const REPLCONF: Command = Command {

@@ -155,6 +155,9 @@ const CLIENT_KILL: Command = Command {
 
 /// Closes the client of an address, or all clients that every filter lets through; then answers how many these were.
 fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
+    if args.len() == 3 && args.is(2, "ALL") {
+        return Ok(kill_all(host));
+    }
     if args.len() == 3 {
         let there = ClientFilter { address: Some(args.get(2).to_vec()), ..ClientFilter::default() };
         return match close(host, &there) {
@@ -188,6 +191,13 @@ fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
     }
     let (count, acts) = close(host, &filter);
     Ok(Answer { reply: Reply::Integer(count as i64), acts })
+}
+
+/// Closes all clients, the asking one after its reply, as Pika does; connections of replication are none.
+fn kill_all(host: &mut dyn Host) -> Answer {
+    let kinds = [ClientType::Normal, ClientType::PubSub];
+    let closed = kinds.map(|kind| close(host, &ClientFilter { kind: Some(kind), ..ClientFilter::default() }));
+    Answer { reply: Reply::ok(), acts: closed.into_iter().flat_map(|(_, acts)| acts).collect() }
 }
 
 /// Finds the clients that the filter lets through. Returns their number and the acts that close them, the running

@@ -258,20 +258,27 @@ pub struct Arity {
     pub least: u16,
     /// Whether no argument may follow beyond `least`.
     pub exact: bool,
+    /// Arguments beyond that which are taken all the same. COMMAND INFO does not show them: Redis has none.
+    pub spare: u16,
 }
 
 impl Arity {
     pub const fn exactly(count: u16) -> Self {
-        Self { least: count, exact: true }
+        Self { least: count, exact: true, spare: 0 }
     }
 
     pub const fn at_least(count: u16) -> Self {
-        Self { least: count, exact: false }
+        Self { least: count, exact: false, spare: 0 }
+    }
+
+    /// As many, or up to `spare` more, of which Redis knows nothing.
+    pub const fn exactly_or_more(count: u16, spare: u16) -> Self {
+        Self { least: count, exact: true, spare }
     }
 
     #[inline]
     pub const fn allows(self, count: usize) -> bool {
-        if self.exact { count == self.least as usize } else { count >= self.least as usize }
+        count >= self.least as usize && (!self.exact || count <= self.least as usize + self.spare as usize)
     }
 
     /// The number that COMMAND INFO shows: negative where more arguments may follow.

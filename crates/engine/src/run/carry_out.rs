@@ -78,6 +78,7 @@ impl Engine {
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
             Act::Follow(master) => return self.follow(master.map(|(host, port)| Master { host, port })),
             Act::LoadScript { text, .. } => self.scripts.load(&text),
+            Act::FollowAnew { host, port } => self.follow_anew(Master { host, port })?,
             Act::FlushScripts => self.scripts.flush(),
             Act::KillScripts => self.scripts.running.kill(Kind::Script)?,
             Act::KillFunctions => self.scripts.running.kill(Kind::Function)?,

@@ -39,6 +39,18 @@ impl Attempt<'_> {
         self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.link == Link::Connected)
     }
 
+    /// Whether a copy of the master's data is to come first, whatever these data are.
+    pub fn wants_copy(&self) -> bool {
+        self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.wants_copy)
+    }
+
+    /// Notes that a copy is in place, if no later one was asked for.
+    pub fn on_copied(&self) {
+        if self.goes_on() {
+            self.note(|upstream| upstream.wants_copy = false);
+        }
+    }
+
     /// Notes something about the master, if it is the one that is wanted.
     pub fn note(&self, note: impl FnOnce(&mut Upstream)) {
         self.replication.engine.replication.note_upstream(self.master, note);

@@ -98,7 +98,11 @@ impl Attempt<'_> {
         engine.follow_master().map_err(Error::other)?;
         let at = {
             let store = engine.store().ok_or_else(|| Error::other("the data are not open"))?;
-            Position { history: store.history(), index: store.log().last() }
+            match self.wants_copy() {
+                // As of a server that has nothing.
+                true => Position { history: History([0; 20]), index: Index(0) },
+                false => Position { history: store.history(), index: store.log().last() },
+            }
         };
         let config = engine.settings.config();
         let port = self.announced_port(&config);
@@ -184,6 +188,7 @@ impl Attempt<'_> {
             if put.is_ok() { datadir::adopt_incoming(&dir).map(drop) } else { Ok(()) }
         });
         adopted.and(put).map_err(Error::other)?;
+        self.on_copied();
         tracing::info!(
             "the copy is in place after {:.1} s: all through record {}",
             since.elapsed().as_secs_f64(),

@@ -120,6 +120,11 @@ pub enum Act {
     AbortShutdown,
     /// Follows the server of this host and port, or none. The reply says so if that is no change.
     Follow(Option<(String, u16)>),
+    /// Follows a server, of which a copy takes the place of the data first, whatever these are.
+    FollowAnew {
+        host: String,
+        port: u16,
+    },
     /// Begins to hand the part of the master over. An error if there is no such replica, or it goes on already.
     Failover(Failover),
     /// Gives an order to the server's Raft group; the session waits until it is carried out.

@@ -50,6 +50,8 @@ pub enum Link {
 pub struct Upstream {
     pub master: Master,
     pub link: Link,
+    /// Whether a copy of its data is to come although its records might lead on from where these data are.
+    pub wants_copy: bool,
     /// When the link left the state `Connected` last; None while it is in it.
     pub down_since: Option<Instant>,
     /// When the master was heard of last.
@@ -249,6 +251,7 @@ impl Upstream {
         Upstream {
             master,
             link,
+            wants_copy: false,
             down_since,
             heard: None,
             master_last: Index(0),

@@ -17,15 +17,29 @@ impl Engine {
 
     /// REPLICAOF: follows another master, or none. Returns another reply than OK, if there is one.
     pub(crate) fn follow(&self, master: Option<Master>) -> Result<Option<Reply>> {
+        self.can_follow()?;
+        let has_master = master.is_some();
+        let changes = self.set_master(master);
+        Ok((!changes && has_master).then_some(Reply::Simple("OK Already connected to specified master")))
+    }
+
+    /// SLAVEOF with FORCE: follows a master, which may be that of now, and has a copy of its data take the place of
+    /// these first.
+    pub(crate) fn follow_anew(&self, master: Master) -> Result<()> {
+        self.can_follow()?;
+        let upstream = Upstream { wants_copy: true, ..Upstream::new(master) };
+        self.change_upstream(Some(upstream), |_| true);
+        Ok(())
+    }
+
+    fn can_follow(&self) -> Result<()> {
         if self.group.is_member() {
             return Err(Error::text("ERR REPLICAOF not allowed in cluster mode."));
         }
         if self.failover_step() != FailoverStep::None {
             return Err(Error::text("ERR REPLICAOF not allowed while failing over."));
         }
-        let has_master = master.is_some();
-        let changes = self.set_master(master);
-        Ok((!changes && has_master).then_some(Reply::Simple("OK Already connected to specified master")))
+        Ok(())
     }
 
     /// Follows another master, or none. Writes are refused from now on, or will be taken as soon as the data lead
@@ -36,13 +50,19 @@ impl Engine {
 
     /// As `set_master`, if the condition is met by the present master; else nothing happens.
     pub(crate) fn change_master(&self, master: Option<Master>, condition: impl Fn(Option<&Master>) -> bool) -> bool {
+        self.change_upstream(master.map(Upstream::new), condition)
+    }
+
+    fn change_upstream(&self, upstream: Option<Upstream>, condition: impl Fn(Option<&Master>) -> bool) -> bool {
         let _changing = lock(&self.replication.changing);
         let mut state = self.replication.state();
+        let master = upstream.as_ref().map(|upstream| upstream.master.clone());
+        let wants_copy = upstream.as_ref().is_some_and(|upstream| upstream.wants_copy);
         let now = state.upstream.as_ref().map(|upstream| &upstream.master);
-        if now == master.as_ref() || !condition(now) {
+        if now == master.as_ref() && !wants_copy || !condition(now) {
             return false;
         }
-        state.upstream = master.clone().map(Upstream::new);
+        state.upstream = upstream;
         drop(state);
         self.settings.set_replicaof(master.as_ref().map(|master| (&*master.host, master.port)));
         self.refuse_writes_of_replica();

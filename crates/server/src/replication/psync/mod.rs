@@ -55,7 +55,7 @@ impl Psync {
     /// The connection broke, a command was refused, or the master's data cannot be taken.
     pub fn follow(&mut self, attempt: &Attempt<'_>, mut remote: Remote, _registered: Registered<'_>) -> io::Result<()> {
         let engine = &attempt.replication.engine;
-        let origin = self.origin(engine)?;
+        let origin = if attempt.wants_copy() { None } else { self.origin(engine)? };
         load::check(&engine.settings.config())?;
         let answer = handshake::ask(attempt, &mut remote, origin.as_ref())?;
         let (socket, read) = remote.into_parts();
@@ -73,6 +73,7 @@ impl Psync {
                     |error: &Error| matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::StorageFull);
                 self.failed_load = loaded.as_ref().is_err_and(cannot_be_held);
                 let read = loaded?;
+                attempt.on_copied();
                 engine.repeat_commands().map_err(Error::other)?;
                 (origin, read)
             }
