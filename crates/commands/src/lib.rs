@@ -106,6 +106,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         session::pubsub::COMMANDS,
         server::COMMANDS,
         server::backup::COMMANDS,
+        server::compact::COMMANDS,
         server::slowlog::COMMANDS,
         server::latency::COMMANDS,
         server::introspect::COMMANDS,

@@ -105,6 +105,7 @@ const ADDED_SINCE: &[&str] = &[
     "sunioncard",
     "sdiffcard",
     "archive.backup",
+    "compact",
     "raft.cluster",
     "raft.info",
     "raft.node",

@@ -447,3 +447,24 @@ fn a_name_that_is_given_twice_counts_once() {
     assert_eq!(session.call("UNSUBSCRIBE a a x"), told("unsubscribe", &[("a", 4), ("a", 4), ("x", 4)]));
     assert_eq!(session.call("UNSUBSCRIBE"), told("unsubscribe", &[("b", 3), ("c", 2)]));
 }
+
+#[test]
+fn compact_takes_the_words_of_pika() {
+    let mut session = Session::default();
+    for line in ["COMPACT", "compact all", "COMPACT Hash", "COMPACT db0 string", "COMPACT db3,5,db0 all"] {
+        assert_eq!(session.call(line), Reply::ok(), "{line}");
+    }
+    let acts =
+        ["None", "None", "None", "Some([0])", "Some([3, 5, 0])"].map(|databases| format!("Compact({databases})"));
+    assert_eq!(session.done, acts);
+    let words = "ERR COMPACT takes databases, like db0,db1, and one of: all, string, hash, set, zset, list, stream";
+    fails("COMPACT strings", words);
+    fails("COMPACT db0", words);
+    fails("COMPACT db0 db1", words);
+    fails("COMPACT db16 all", "ERR there is no database 'db16'");
+    fails("COMPACT db-1 all", "ERR there is no database 'db-1'");
+    fails("COMPACT db0, all", "ERR there is no database ''");
+    fails("COMPACT db0 all now", "ERR syntax error");
+    let mut session = Session { in_memory: true, ..Session::default() };
+    assert_eq!(session.call("COMPACT"), Reply::error("ERR a server with 'engine memory' has nothing to compact"));
+}

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use crate::archive::{Archive, options_of};
+use crate::compaction::{CompactInterval, CompactWindow};
 use crate::error::Origin;
 use crate::special::{Bind, Limit, addresses_of, limits_of, master_of};
 use crate::tls::{AuthClients, KeyFiles, SessionCache, Tls};
@@ -74,6 +75,27 @@ impl Replication {
             timeout_s: fields.int("repl-timeout"),
             announce_ip: fields.printed("replica-announce-ip"),
             announce_port: fields.int("replica-announce-port"),
+        }
+    }
+}
+
+/// The directives about compactions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compactions {
+    /// Bytes that compactions write in a second; 0 = tuned by itself.
+    pub bytes_per_s: u64,
+    /// The hours in which full ones begin by themselves.
+    pub window: Option<CompactWindow>,
+    /// The time between full ones that begin by themselves.
+    pub interval: Option<CompactInterval>,
+}
+
+impl Compactions {
+    fn read(fields: &mut Fields) -> Compactions {
+        Compactions {
+            bytes_per_s: fields.bytes("background-io-rate"),
+            window: CompactWindow::parse(&fields.printed("compact-cron")),
+            interval: CompactInterval::parse(&fields.printed("compact-interval")),
         }
     }
 }
@@ -209,8 +231,7 @@ pub struct Config {
     pub backups_keep: u32,
     pub archive: Archive,
     pub disk_free_bytes_min: u64,
-    /// Bytes a second; 0 = tuned by itself.
-    pub background_io_rate: u64,
+    pub compactions: Compactions,
 
     // Memory.
     /// 0 = a share of the memory there is: see `Config::memory_budget`.
@@ -448,7 +469,7 @@ impl Config {
             backups_keep: fields.int("backups-keep"),
             archive: fields.archive(),
             disk_free_bytes_min: fields.bytes("disk-free-min"),
-            background_io_rate: fields.bytes("background-io-rate"),
+            compactions: Compactions::read(fields),
             maxmemory: fields.bytes("maxmemory"),
             maxmemory_clients: fields.share("maxmemory-clients"),
             maxmemory_policy: fields.printed("maxmemory-policy"),

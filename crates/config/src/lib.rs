@@ -7,6 +7,7 @@
 
 mod archive;
 pub mod cli;
+mod compaction;
 pub mod config;
 pub mod docs;
 pub mod error;
@@ -26,6 +27,7 @@ pub mod values;
 pub mod words;
 
 pub use archive::Archive;
+pub use compaction::{CompactInterval, CompactWindow};
 pub use config::{
     Compression, Config, Durability, Engine, LogFormat, LogLevel, OnLateReplicas, Protected, Rename, Share, Size,
     Supervised, UserLine,

@@ -12,6 +12,7 @@ use crate::keys::exclusion::Exclusion;
 use crate::keys::locks::Locks;
 use crate::keys::waiters::Waiters;
 use crate::run::backups::Backups;
+use crate::run::compactions::Compactions;
 use crate::run::figures::Figures;
 use crate::run::group::Group;
 use crate::run::http;
@@ -88,6 +89,7 @@ impl Engine {
             blocked: Arc::default(),
             backups: Backups::new(),
             archiving: crate::run::archive::Archiving::default(),
+            compactions: Compactions::default(),
             scripts: Scripts::default(),
             replication: Replication::default(),
             group: Group::default(),

@@ -47,7 +47,7 @@ const CALLS: &str = "
     command GETKEYSANDFLAGS get a|command HELP|command INFO get|command LIST|config GET maxmemory|config HELP|config RESETSTAT|config REWRITE
     config SET slowlog-max-len 7 timeout 77|dbsize|debug SET-ACTIVE-EXPIRE 0|failover|flushall|flushdb|info|lastsave|latency DOCTOR|latency GRAPH command
     latency HELP|latency HISTOGRAM get|latency HISTORY command|latency LATEST|latency RESET|lolwut|memory DOCTOR|memory HELP|memory MALLOC-STATS
-    memory PURGE|memory STATS|memory USAGE str|module HELP|module LIST|monitor|bgsave|save|bgrewriteaof|replicaof no one|slaveof no one|role|shutdown
+    memory PURGE|memory STATS|memory USAGE str|module HELP|module LIST|monitor|bgsave|compact|save|bgrewriteaof|replicaof no one|slaveof no one|role|shutdown
     commandlog GET 5 large-reply|commandlog HELP|commandlog LEN large-reply|commandlog RESET large-request
     slowlog GET|slowlog HELP|slowlog LEN|slowlog RESET|swapdb 0 3|time|sync|psync x 1|replconf capa eof
     sadd set x|scard set|sdiff set set2|sdiffstore new set set2|sinter set set2|sintercard 2 set set2|sinterstore new set set2|sismember set a

@@ -208,7 +208,7 @@ fn rocks_options(config: &Config, budget: &Budget) -> RocksOptions {
         compression,
         bottommost_compression: compression,
         direct_reads: config.direct_reads,
-        compaction_bytes_per_s: config.background_io_rate,
+        compaction_bytes_per_s: config.compactions.bytes_per_s,
         ..RocksOptions::default()
     }
 }

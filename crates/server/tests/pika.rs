@@ -4,8 +4,10 @@ mod process;
 
 use process::following::{DEBUG, field, fill, is_equal, replica_of, wait_for_link};
 use process::redis::redis;
-use process::{Server, TempDir, wait_until};
+use process::{Client, Server, TempDir, wait_until};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn client_kill_all_closes_everybody_but_replicas() {
@@ -67,4 +69,71 @@ fn slaveof_with_force_fetches_a_copy() {
     assert_eq!(of_redis.ask("CLIENT KILL TYPE replica"), ":1\r\n");
     wait_until("it goes on", || of_redis.info("sync_partial_ok") == "1");
     assert_eq!(field(&mut of_replica, "role"), "slave");
+}
+
+/// Directives with which a few megabytes fill a base.
+const SMALL: [&str; 4] = ["--memtable-size", "1mb", "--row-cache-size", "1mb"];
+
+fn value_of(client: &mut Client<TcpStream>, name: &str) -> u64 {
+    client.info(name).parse().expect("it is a number")
+}
+
+#[test]
+fn compact_takes_out_of_the_base_what_is_dead() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &SMALL);
+    let mut client = server.client();
+    let value = "x".repeat(200);
+    for database in ["0", "1"] {
+        assert_eq!(client.ask(&format!("SELECT {database}")), "+OK\r\n");
+        for number in 0..20_000 {
+            client.send(format!("SET key:{number} {number}{value}\r\n").as_bytes());
+        }
+        (0..20_000).for_each(|_| assert_eq!(client.reply(), "+OK\r\n"));
+        assert_eq!(client.ask("HSET kept f v"), ":1\r\n");
+    }
+    for database in ["0", "1"] {
+        assert_eq!(client.ask(&format!("SELECT {database}")), "+OK\r\n");
+        (0..20_000).for_each(|number| client.send(format!("DEL key:{number}\r\n").as_bytes()));
+        (0..20_000).for_each(|_| assert_eq!(client.reply(), ":1\r\n"));
+    }
+    // One database, then all of them, while the first one may go on still.
+    assert_eq!(client.ask("COMPACT db1 hash"), "+OK\r\n");
+    assert_eq!(client.ask("COMPACT"), "+OK\r\n");
+    wait_until("both have ended", || client.info("full_compaction_running") == "0");
+    // The second one is a part of the first if that had not begun.
+    assert!((1..=2).contains(&value_of(&mut client, "full_compactions_done")));
+    assert_eq!(client.info("full_compactions_failed"), "0");
+    wait_until("the figures are those of now", || value_of(&mut client, "live_sst_bytes") < 200_000);
+    for database in ["0", "1"] {
+        assert_eq!(client.ask(&format!("SELECT {database}")), "+OK\r\n");
+        assert_eq!(client.ask("DBSIZE"), ":1\r\n");
+        assert_eq!(client.ask("HGET kept f"), "$1\r\nv\r\n");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_full_compaction_begins_by_itself_in_its_hours() {
+    let dir = TempDir::new();
+    let port = process::free_port();
+    let mut start = process::command(dir.path(), port, &SMALL);
+    let server = Server::start_by(start.env("TZ", "UTC"), port);
+    let mut client = server.client();
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG SET compact-cron 0-23/101").chars().next(), Some('-'));
+    // Hours of which this one is none, and then hours of which it is one; the test may run at their bounds.
+    let hour = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs() / 3600 % 24;
+    let window = |from: u64, hours: u64| format!("CONFIG SET compact-cron {}-{}/0", from % 24, (from + hours) % 24);
+    assert_eq!(client.ask(&window(hour + 8, 2)), "+OK\r\n");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(client.info("full_compactions_done"), "0");
+    assert_eq!(client.ask(&window(hour + 23, 4)), "+OK\r\n");
+    wait_until("one has begun by itself", || client.info("full_compactions_done") == "1");
+    assert_eq!(client.ask("SET k w"), "+OK\r\n");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(client.info("full_compactions_done"), "1", "once in these hours");
+    assert_eq!(client.ask("COMPACT"), "+OK\r\n");
+    wait_until("by hand at any time", || client.info("full_compactions_done") == "2");
+    server.stop();
 }

@@ -261,6 +261,13 @@ impl Base for Rocks {
         }
     }
 
+    fn end_reclaims(&self) {
+        let _ = self.handle.with(|db| {
+            db.disable_manual_compaction();
+            Ok(())
+        });
+    }
+
     fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
         // The sizes come from the indexes of the files, exact to a block at either end.
         let sizes = self.handle.with(|db| db.get_approximate_sizes(&[Range::new(from, until)]).map_err(base_error));

@@ -5,6 +5,7 @@
 pub(crate) mod acl;
 pub(crate) mod backup;
 pub(crate) mod cluster;
+pub(crate) mod compact;
 pub(crate) mod database;
 pub(crate) mod group;
 pub(crate) mod introspect;

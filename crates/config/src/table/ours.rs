@@ -2,6 +2,7 @@
 
 use super::Row;
 use super::kinds::*;
+use crate::compaction::{check_interval, check_window};
 use crate::kind::{Kind, Zero};
 
 /// The names and numbers of `crate::config::OnLateReplicas`.
@@ -72,6 +73,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("backups-keep", COUNT, "2", "Backups that are kept in `backups`; when SAVE or BGSAVE has made one more, the oldest goes. 0 keeps all of them.").ours(),
     Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error, beside what the next flush needs; a quarter of it, up to 64mb, is held in the file `reserve` for those that cannot make the data larger. 0 checks and reserves nothing.").ours(),
     Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),
+    Row::used("compact-cron", Kind::Text(check_window), "\"\"", "Hours in which a full compaction begins by itself, as COMPACT begins one, and how many percent of the disk have to be free: `02-04/60` every night, `3/02-04/60` on Wednesdays. The hours are those of the system's time zone; what is not done by their end goes on when they come again.").ours(),
+    Row::used("compact-interval", Kind::Text(check_interval), "\"\"", "Hours from one full compaction to the next, and how many percent of the disk have to be free: `24/60`. Then `compact-cron` does not count.").ours(),
 ];
 
 /// Directives of the archive.

@@ -74,11 +74,12 @@ impl Engine {
             Act::BeginBackup if is_block => self.schedule_backup(),
             Act::BeginBackup => self.begin_backup()?,
             Act::BeginArchiveBackup => self.archiving.begin_backup()?,
+            Act::Compact(databases) => self.compact(databases.as_deref()),
             Act::PurgeMemory => (self.process.allocator.purge)()
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
             Act::Follow(master) => return self.follow(master.map(|(host, port)| Master { host, port })),
-            Act::LoadScript { text, .. } => self.scripts.load(&text),
             Act::FollowAnew { host, port } => self.follow_anew(Master { host, port })?,
+            Act::LoadScript { text, .. } => self.scripts.load(&text),
             Act::FlushScripts => self.scripts.flush(),
             Act::KillScripts => self.scripts.running.kill(Kind::Script)?,
             Act::KillFunctions => self.scripts.running.kill(Kind::Function)?,

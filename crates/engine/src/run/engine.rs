@@ -22,6 +22,7 @@ use crate::keys::waiters::Waiters;
 use crate::keys::watch::Watches;
 use crate::run::archive::Archiving;
 use crate::run::backups::Backups;
+use crate::run::compactions::Compactions;
 use crate::run::figures::Figures;
 use crate::run::group::Group;
 use crate::run::http;
@@ -132,6 +133,7 @@ pub struct Engine {
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
     pub archiving: Archiving,
+    pub(crate) compactions: Compactions,
     pub(crate) scripts: Scripts,
     pub replication: Replication,
     pub group: Group,

@@ -1,5 +1,6 @@
 //! Figures that are slow to ask for, asked for by a thread of their own twice a second: those of the base, which waits
-//! for ingestions and compactions to let go of its mutex, and how long syncs and flushes have taken lately.
+//! for ingestions and compactions to let go of its mutex, and how long syncs and flushes have taken lately. The thread
+//! looks at the times of full compactions as well.
 
 use crate::run::engine::Engine;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +29,7 @@ impl Figures {
             while !engine.figures.closing.load(Ordering::Acquire) {
                 std::thread::park_timeout(INTERVAL);
                 engine.figures.look(&engine, &mut flushes);
+                engine.look_at_compactions();
             }
         })?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);

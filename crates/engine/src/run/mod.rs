@@ -27,6 +27,7 @@ pub(crate) mod pool;
 
 pub(crate) mod archive;
 pub(crate) mod backups;
+pub(crate) mod compactions;
 pub(crate) mod expiry;
 pub(crate) mod group;
 pub(crate) mod group_users;

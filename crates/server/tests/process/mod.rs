@@ -93,7 +93,13 @@ impl Server {
     }
 
     pub fn start_at(dir: &Path, port: u16, more: &[&str]) -> Server {
-        let mut server = Server::spawn(dir, port, more);
+        Server::start_by(&mut command(dir, port, more), port)
+    }
+
+    /// Starts a server by this command, which has it listen at this port, and waits until it serves.
+    pub fn start_by(command: &mut Command, port: u16) -> Server {
+        let child = command.stdout(Stdio::null()).spawn().expect("the binary runs");
+        let mut server = Server { child, port };
         wait_until("it serves", || {
             if let Some(status) = server.child.try_wait().expect("it is our child") {
                 panic!("the server ended: {status}");

@@ -146,6 +146,9 @@ pub trait Base: Send + Sync + 'static {
     /// by compaction. Blocks; for background threads.
     fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError>;
 
+    /// Has calls of `reclaim_range` return early from now on: the base is about to be closed.
+    fn end_reclaims(&self) {}
+
     /// Returns about how many bytes on disk the rows in `from <= key < until` take.
     fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64;
 

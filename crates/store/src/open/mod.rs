@@ -236,7 +236,7 @@ impl Store {
             return;
         }
         self.watch.stop();
-        self.reclaimer.stop();
+        self.reclaimer.stop(|| self.base.end_reclaims());
         self.stop_flushes(false);
         self.log.abandon();
         self.base.close();
@@ -248,7 +248,7 @@ impl Store {
         }
         self.watch.stop();
         let missing = self.look_at_files();
-        self.reclaimer.stop();
+        self.reclaimer.stop(|| self.base.end_reclaims());
         self.stop_flushes(last_flush);
         let closed = self.log.close();
         self.base.close();

@@ -2,17 +2,18 @@
 //! yet.
 
 use super::orphan::{BIG_OBJECT_BYTES, Orphan};
+use super::whole::{Compaction, Wanted};
 use crate::row::{Family, RowKey, SLOTS, Space, family_range, object_range};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The dead share of a range at which it is compacted, if its dead bytes also reach `DEAD_BYTES_MIN`.
 const DEAD_SHARE: f64 = 0.25;
 const DEAD_BYTES_MIN: u64 = 8 << 20;
 
 /// Slots whose dead bytes are counted together.
-const RANGE_SLOTS: usize = 64;
+pub(super) const RANGE_SLOTS: usize = 64;
 
 /// The most jobs that wait; further ranges are left to periodic compaction.
 const JOBS_MAX: usize = 10_000;
@@ -21,6 +22,17 @@ const JOBS_MAX: usize = 10_000;
 pub(super) enum Job {
     Space(Space),
     Range(RowKey, RowKey),
+    /// A full compaction is divided into pieces.
+    Begin(Wanted),
+    /// A piece of a full compaction.
+    Piece(RowKey, RowKey),
+}
+
+impl Job {
+    /// Whether it is a part of a full compaction.
+    pub fn is_of_compaction(&self) -> bool {
+        matches!(self, Job::Begin(_) | Job::Piece(..))
+    }
 }
 
 /// Room that waits to be given back.
@@ -33,6 +45,8 @@ pub(crate) struct Reclaimer {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// Full compactions, which go on where there are no jobs.
+    compaction: Compaction,
     /// Spaces whose job is queued or running.
     spaces: BTreeSet<Space>,
     /// Spaces of which nothing is left, and that the base remembers as dead until the next flush.
@@ -91,8 +105,12 @@ impl Reclaimer {
     /// Blocks until there is a job; `None` where the thread is to end.
     pub(super) fn next_job(&self) -> Option<Job> {
         let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.jobs.is_empty() && !state.closing);
-        let job = if state.closing { None } else { state.jobs.pop_front() };
+        self.changed
+            .wait_while(&mut state, |state| state.jobs.is_empty() && !state.compaction.has_job() && !state.closing);
+        let job = match state.closing {
+            true => None,
+            false => state.jobs.pop_front().or_else(|| state.compaction.next_job()),
+        };
         state.is_busy = job.is_some();
         job
     }
@@ -115,8 +133,49 @@ impl Reclaimer {
                 state.spaces_done += 1;
             }
             Job::Range(..) => state.ranges_done += 1,
+            Job::Begin(_) | Job::Piece(..) => {}
         }
         state.is_busy = false;
+        self.changed.notify_all();
+    }
+
+    /// Asks for a full compaction.
+    pub(super) fn compact(&self, wanted: Wanted) {
+        self.state.lock().compaction.want(wanted);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn hold_compaction(&self, is_held: bool) {
+        self.state.lock().compaction.hold(is_held);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_compacting(&self) -> bool {
+        self.state.lock().compaction.is_going_on()
+    }
+
+    /// Notes the pieces of the full compaction that has begun.
+    pub(super) fn on_pieces(&self, pieces: Vec<(RowKey, RowKey)>, bytes: u64) {
+        self.state.lock().compaction.begin(pieces, bytes);
+    }
+
+    /// Notes that a piece is done; see [`Compaction::on_piece`]. A stop ends a piece early, which is none then.
+    pub(super) fn on_piece(&self) -> Option<(Instant, u64)> {
+        let mut state = self.state.lock();
+        if state.closing { None } else { state.compaction.on_piece() }
+    }
+
+    /// Notes that the piece which has begun has failed, and the full compaction with it.
+    pub(super) fn on_failed_piece(&self) {
+        let mut state = self.state.lock();
+        state.compaction.give_up();
+        state.is_busy = false;
+        self.changed.notify_all();
+    }
+
+    /// Ends the full compaction under way, and forgets what was to follow.
+    pub(super) fn give_compaction_up(&self) {
+        self.state.lock().compaction.forget();
         self.changed.notify_all();
     }
 
@@ -131,11 +190,12 @@ impl Reclaimer {
         self.changed.notify_all();
     }
 
-    /// Ends the thread after its current job.
-    pub fn stop(&self) {
-        let mut state = self.state.lock();
-        state.closing = true;
+    /// Ends the thread after its current job, which `interrupt` has end early.
+    pub fn stop(&self, interrupt: impl FnOnce()) {
+        self.state.lock().closing = true;
         self.changed.notify_all();
+        interrupt();
+        let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| !state.closed);
     }
 
@@ -153,17 +213,20 @@ impl Reclaimer {
     /// Blocks until nothing waits to be given back.
     pub fn wait_until_idle(&self) {
         let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| (state.is_busy || !state.jobs.is_empty()) && !state.closed);
+        self.changed.wait_while(&mut state, |state| {
+            (state.is_busy || !state.jobs.is_empty() || state.compaction.has_job()) && !state.closed
+        });
     }
 
-    pub fn figures(&self) -> [(&'static str, u64); 4] {
+    pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let state = self.state.lock();
-        [
+        let of_jobs = [
             ("reclaim_jobs", state.jobs.len() as u64),
             ("reclaimed_ranges", state.ranges_done),
             ("reclaimed_spaces", state.spaces_done),
             ("dead_object_bytes", state.dead.values().sum()),
-        ]
+        ];
+        of_jobs.into_iter().chain(state.compaction.figures())
     }
 }
 
@@ -176,7 +239,7 @@ impl State {
 }
 
 /// Rows of a family in one counted range of slots.
-fn slots_range(family: Family, space: Space, range: usize) -> (RowKey, RowKey) {
+pub(super) fn slots_range(family: Family, space: Space, range: usize) -> (RowKey, RowKey) {
     let (mut from, mut until) = family_range(family, space);
     let (first, end) = (range * RANGE_SLOTS, (range + 1) * RANGE_SLOTS);
     if end < SLOTS {

@@ -8,6 +8,8 @@
 pub(crate) mod intent;
 mod jobs;
 mod orphan;
+mod pieces;
+mod whole;
 
 pub(crate) use jobs::Reclaimer;
 pub(crate) use orphan::{BIG_OBJECT_BYTES, Orphan};
@@ -62,6 +64,11 @@ impl Store {
             let was_short = std::mem::replace(&mut is_short, matches!(result, Err(BaseError::Full(_))));
             match result {
                 Ok(()) => {}
+                Err(why) if job.is_of_compaction() => {
+                    tracing::warn!("a full compaction has ended early: {why}");
+                    self.reclaimer.on_failed_piece();
+                    continue;
+                }
                 Err(BaseError::Full(why)) => {
                     if !was_short {
                         tracing::warn!("room cannot be given back yet: {why}");
@@ -83,6 +90,8 @@ impl Store {
     fn reclaim(&self, job: &Job) -> Result<(), BaseError> {
         match job {
             Job::Range(from, until) => self.base.reclaim_range(from, until),
+            Job::Begin(wanted) => self.begin_compaction(wanted),
+            Job::Piece(from, until) => self.compact_piece(from, until),
             Job::Space(space) => {
                 let ranges = [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire]
                     .map(|family| family_range(family, *space));

@@ -112,6 +112,8 @@ pub enum Act {
     BeginBackup,
     /// Has a backup made that goes to the archive.
     BeginArchiveBackup,
+    /// Has all rows of these databases compacted, or of all, in the background.
+    Compact(Option<Vec<u32>>),
     /// Has the allocator give back what is not in use, on a thread that may wait.
     PurgeMemory,
     /// Begins to shut the server down; the connection gets no reply if that works.
