@@ -121,6 +121,10 @@ fn info_shows_sections_in_its_own_order() {
     check("each once", "INFO keyspace SERVER server", text("# Server\r\ntcp_port:6379\r\n\r\n# Keyspace\r\n"));
     check("an unknown one is nothing", "INFO nothing server", text(server));
     check("nothing at all", "INFO nothing", text(""));
+    let with_sizes = "# Keyspace\r\n\r\n# Sizes\r\n";
+    check("as Pika asks for sizes", "INFO Keyspace 1", text(with_sizes));
+    check("as Pika does not", "INFO keyspace 0", text("# Keyspace\r\n"));
+    check("in no other way", "INFO 1 keyspace", text("# Keyspace\r\n"));
     let all = "# Server\r\ntcp_port:6379\r\n\r\n# Commandstats\r\ncmdstat_get:calls=1\r\n\r\n# Keyspace\r\n";
     check("all of them", "INFO all", text(all));
     check("all of them", "INFO everything", text(all));
@@ -373,12 +377,12 @@ fn client_kill_and_list_read_their_filters() {
     };
     assert_eq!(filter, Some(expected));
     assert!(kill("CLIENT KILL TYPE normal").1.expect("a filter was made").skip_me, "by default");
+    assert_eq!(kill("CLIENT KILL all").0, Reply::ok());
+    assert!(!kill("CLIENT KILL ALL").1.expect("a filter was made").skip_me, "whoever asks as well");
     assert!(!kill("CLIENT KILL 1:2").1.expect("a filter was made").skip_me, "an address alone may be one's own");
     for (line, text) in [
         ("CLIENT KILL nowhere:1", "ERR No such client"),
         ("CLIENT KILL ID 0", "ERR client-id should be greater than 0"),
-    assert_eq!(kill("CLIENT KILL all").0, Reply::ok());
-    assert!(!kill("CLIENT KILL ALL").1.expect("a filter was made").skip_me, "whoever asks as well");
         ("CLIENT KILL ID x", "ERR client-id should be greater than 0"),
         ("CLIENT KILL TYPE odd", "ERR Unknown client type 'odd'"),
         ("CLIENT KILL USER nobody", "ERR No such user 'nobody'"),

@@ -137,3 +137,38 @@ fn a_full_compaction_begins_by_itself_in_its_hours() {
     wait_until("by hand at any time", || client.info("full_compactions_done") == "2");
     server.stop();
 }
+
+#[test]
+fn info_keyspace_1_shows_counts_by_type_and_sizes() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &SMALL);
+    let mut client = server.client();
+    assert_eq!(client.ask("SELECT 3"), "+OK\r\n");
+    assert_eq!(client.ask("SET string 1 EX 1000"), "+OK\r\n");
+    for number in 0..20_000 {
+        client.send(format!("HSET hash field:{number} {number}\r\nZADD zset {number} member:{number}\r\n").as_bytes());
+    }
+    (0..40_000).for_each(|_| assert_eq!(client.reply(), ":1\r\n"));
+    assert_eq!(client.ask("COMPACT"), "+OK\r\n");
+    wait_until("all is in the base", || value_of(&mut client, "full_compactions_done") == 1);
+    let info = client.ask("INFO keyspace 1");
+    assert!(info.contains("\r\n# Keyspace\r\ndb3:keys=3,expires=1,avg_ttl=0\r\n"), "{info}");
+    assert!(
+        info.contains("\r\n# Types\r\ntypes_db3:strings=1,lists=0,sets=0,sorted_sets=1,hashes=1,streams=0\r\n"),
+        "{info}"
+    );
+    let sizes = info.lines().find_map(|line| line.strip_prefix("sizes_db3:")).expect("the database has a size");
+    let size = |name: &str| -> u64 {
+        let part = sizes.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        part.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{name} of {sizes}"))
+    };
+    assert!(size("elements") > 100_000 && size("scores") > 100_000, "{sizes}");
+    assert!(size("bytes") >= size("elements") + size("scores") + size("keys"), "{sizes}");
+    assert!(!info.contains("sizes_db0"), "{info}");
+    assert!(!client.ask("INFO everything").contains("sizes_db3"));
+    assert!(client.ask("INFO sizes").contains("sizes_db3"));
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    assert_eq!(client.ask("INFO keyspace 1"), "+QUEUED\r\n");
+    assert!(client.ask("EXEC").contains("sizes_db3"), "in a block as well");
+    server.stop();
+}

@@ -1,5 +1,6 @@
 //! Figures that the store counts of itself, for INFO and /metrics.
 
+use crate::row::{Family, family_range};
 use crate::store::Store;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +15,24 @@ impl Store {
     /// Returns the figures of the base alone: may wait for it.
     pub fn base_figures(&self) -> Vec<(&'static str, u64)> {
         self.base.figures()
+    }
+
+    /// Returns about how many bytes of the base a database's rows take, by what they are: keys with strings and
+    /// collections that are small, elements of what is large, members in the order of their scores, the keys that large
+    /// values belong to, and deadlines. Asks the base; what is in memory only is not counted.
+    pub fn base_bytes_of(&self, database: u32) -> [(&'static str, u64); 5] {
+        let space = self.databases.space(database);
+        let bytes = |family| {
+            let (from, until) = family_range(family, space);
+            self.base.bytes_in(&from, &until)
+        };
+        [
+            ("keys", bytes(Family::Meta)),
+            ("elements", bytes(Family::Data)),
+            ("scores", bytes(Family::Score)),
+            ("owners", bytes(Family::Owner)),
+            ("deadlines", bytes(Family::Expire)),
+        ]
     }
 
     /// Returns the figures without the base's; waits for nothing that takes long.

@@ -40,15 +40,26 @@ const INFO: Command = Command {
     ..Command::USUAL
 };
 
+/// The sections that `INFO keyspace 1`, of Pika, shows beside the first of them.
+const OF_KEYSPACE_1: [&str; 2] = ["types", SIZES];
+
+/// The section that asks the base, which may take long.
+const SIZES: &str = "sizes";
+
 /// Answers the sections in the server's order, each once, whatever the order of the arguments; an unknown one is left
 /// out.
 fn info(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let has_sizes = args.len() == 3 && args.is(1, "keyspace") && args.get(2) == b"1";
+    if has_sizes || (1..args.len()).any(|at| args.is(at, SIZES)) {
+        host.expect_wait()?;
+    }
     let mut text = String::new();
     for section in host.info_sections() {
         let asked = |arg: &[u8]| {
             let is = |word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
             let is_all = is("all") || is("everything");
             is(section.name)
+                || has_sizes && OF_KEYSPACE_1.contains(&section.name)
                 || section.shown != Shown::Never && is_all
                 || section.shown == Shown::Always && is("default")
         };

@@ -359,7 +359,12 @@ impl Statistics for Session {
             InfoSection { name: "server", title: "Server", shown: Shown::Always },
             InfoSection { name: "commandstats", title: "Commandstats", shown: Shown::WithAll },
             InfoSection { name: "keyspace", title: "Keyspace", shown: Shown::Always },
+            InfoSection { name: "sizes", title: "Sizes", shown: Shown::Never },
         ]
+    }
+
+    fn expect_wait(&self) -> Result<()> {
+        Ok(())
     }
 
     fn info(&self, section: &str, out: &mut String) {

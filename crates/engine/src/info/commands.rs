@@ -140,4 +140,9 @@ pub(crate) const PATTERNS: &[(&str, &str, &str)] = &[
     ),
     ("Keyspace", "db<n>", "Keys, and keys with a deadline; `avg_ttl` is always 0."),
     ("Types", "types_db<n>", "Keys by type."),
+    (
+        "Sizes",
+        "sizes_db<n>",
+        "About how many bytes of the base a database takes, and of these: keys with strings and small collections, elements of large ones and of long strings, scores of sorted sets, the keys that large values belong to, deadlines. What is in memory only is not counted.",
+    ),
 ];

@@ -1,4 +1,4 @@
-//! The sections `cluster`, `keyspace` and `types`.
+//! The sections `cluster`, `keyspace`, `types` and `sizes`.
 
 use super::field::{Field, text};
 use crate::run::engine::Engine;
@@ -56,5 +56,18 @@ pub(super) fn types(engine: &Engine, txn: Option<&Txn<'_>>, out: &mut String) {
         let counts: Vec<String> =
             TYPES.iter().zip(&database.types).map(|((name, _), count)| format!("{name}={count}")).collect();
         super::field(out, &format!("types_db{}", database.number), &counts.join(","));
+    }
+}
+
+/// Writes about how many bytes of the base the rows of each database take, by what they are. Asks the base.
+pub(super) fn sizes(engine: &Engine, out: &mut String) {
+    let Some(store) = engine.store() else { return };
+    for number in 0..engine.databases {
+        let sizes = store.base_bytes_of(number);
+        let bytes: u64 = sizes.iter().map(|(_, bytes)| bytes).sum();
+        if bytes > 0 {
+            let parts: Vec<String> = sizes.iter().map(|(name, bytes)| format!("{name}={bytes}")).collect();
+            super::field(out, &format!("sizes_db{number}"), &format!("bytes={bytes},{}", parts.join(",")));
+        }
     }
 }

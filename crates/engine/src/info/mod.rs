@@ -3,7 +3,7 @@
 //!
 //! Names are Redis's where Redis has the same fact. A field of Redis that cannot have another value here is a constant
 //! of the table that says why. Every field is read when it is asked for, from memory: no lock of RocksDB and no disk is
-//! waited for, whose figures `Engine::figures` keeps.
+//! waited for, whose figures `Engine::figures` keeps. The section `sizes` alone asks the base, on the I/O pool.
 
 mod archive;
 mod clients;
@@ -72,6 +72,7 @@ const TABLE: [Section; 23] = [
     section("cluster", "Cluster", keyspace::CLUSTER),
     section("keyspace", "Keyspace", &[]),
     section("types", "Types", &[]),
+    hidden("sizes", "Sizes", &[]),
 ];
 
 /// The sections in the order in which they are shown.
@@ -122,6 +123,7 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
         "raft" => group::lines(engine, out),
         "keyspace" => keyspace::keyspace(engine, txn, out),
         "types" => keyspace::types(engine, txn, out),
+        "sizes" => keyspace::sizes(engine, out),
         "store" | "log" | "cache" | "rocksdb" => {
             for (_, name, value) in engine.figures().iter().filter(|(of, ..)| *of == section) {
                 field(out, name, &value.to_string());

@@ -1,11 +1,18 @@
 //! Statistics: INFO, SLOWLOG and LATENCY.
 
 use crate::command_id::CommandId;
+use crate::error::Result;
 
 /// The measurements of the server.
 pub trait Statistics {
     /// The sections of INFO, in the order in which they are shown.
     fn info_sections(&self) -> &'static [InfoSection];
+
+    /// Says that what follows asks the base.
+    ///
+    /// # Errors
+    /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop: the engine runs the command on the I/O pool.
+    fn expect_wait(&self) -> Result<()>;
 
     /// Appends the fields of one of [`Statistics::info_sections`], `name:value\r\n` each.
     fn info(&self, section: &str, out: &mut String);

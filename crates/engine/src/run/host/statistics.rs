@@ -1,8 +1,9 @@
 //! Statistics: INFO, SLOWLOG and LATENCY.
 
 use crate::run::host::SessionHost;
-use haypile_commands::CommandId;
 use haypile_commands::host::{CommandLog, CommandTimes, InfoSection, LatencyEvent, LoggedCall, Statistics};
+use haypile_commands::{CommandId, Error, Result};
+use haypile_store::Stop;
 
 impl Statistics for SessionHost<'_, '_> {
     fn logged_calls(&self, log: CommandLog, count: usize) -> Vec<LoggedCall> {
@@ -25,6 +26,12 @@ impl Statistics for SessionHost<'_, '_> {
 
     fn info_sections(&self) -> &'static [InfoSection] {
         self.engine.pages.sections
+    }
+
+    fn expect_wait(&self) -> Result<()> {
+        // Without data there is nothing to ask, and no I/O pool.
+        let may_wait = self.may_wait || self.engine.store().is_none();
+        if may_wait { Ok(()) } else { Err(Error::Stop(Stop::Long)) }
     }
 
     fn info(&self, section: &str, out: &mut String) {
