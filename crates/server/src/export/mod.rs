@@ -7,6 +7,7 @@
 
 mod directory;
 mod payload;
+mod link;
 mod progress;
 mod server;
 mod summary;

@@ -7,6 +7,7 @@
 //! in a fixed order and gives each of them once; that of Redis may repeat some while its tables grow, so hashes of all
 //! names are kept.
 
+use super::link::{Link, number_of, text_of};
 use super::{Exporting, unwritten};
 use crate::remote::{Remote, is_beside};
 use haypile_commands::function;
@@ -15,7 +16,7 @@ use haypile_rdb::{Key, Kind, Payload, Why};
 use haypile_resp::Reply;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// The longest wait for one reply: a value of many gigabytes takes long.
@@ -40,12 +41,6 @@ pub struct Server {
     scans_once: bool,
     asks: Asks,
     window_keys: usize,
-}
-
-/// The connection, with its name for people.
-struct Link {
-    remote: Remote,
-    place: String,
 }
 
 /// A database as INFO of the server lists it.
@@ -106,7 +101,7 @@ impl Server {
             link.ask(&[b"READONLY"])?;
         }
         let counts_uses = field("maxmemory_policy").is_some_and(|policy| policy.contains("lfu"));
-        let asks = link.what_it_knows(if counts_uses { Usage::Frequency } else { Usage::IdleTime })?;
+        let asks = Asks::of(&mut link, if counts_uses { Usage::Frequency } else { Usage::IdleTime })?;
         Ok(Server {
             link,
             databases: info.lines().filter_map(Database::parse).collect(),
@@ -265,6 +260,19 @@ impl Server {
 }
 
 impl Asks {
+    /// Finds out which questions the server answers: older servers do not know all of them, and a user may lack
+    /// permission.
+    fn of(link: &mut Link, usage: Usage) -> Result<Asks, String> {
+        // Since Redis 7.2, NO-TOUCH keeps the export from counting as a use; older servers refuse it.
+        link.try_asking(&[b"CLIENT", b"NO-TOUCH", b"ON"])?;
+        let subcommand: &[u8] = if usage == Usage::Frequency { b"FREQ" } else { b"IDLETIME" };
+        let used = link.try_asking(&[b"OBJECT", subcommand, b""])?;
+        let usage = (!used.is_error() || text_of(&used) == "ERR no such key").then_some(usage);
+        let is_known = !link.try_asking(&[b"PEXPIRETIME", b""])?.is_error();
+        Ok(Asks { deadline: if is_known { Deadline::Time } else { Deadline::Left }, usage })
+    }
+
+
     /// Returns the questions about a key; DUMP comes last, because it is a use.
     fn questions<'q>(self, name: &'q [u8]) -> Vec<Vec<&'q [u8]>> {
         let mut questions: Vec<Vec<&'q [u8]>> = match self.usage {
@@ -307,66 +315,6 @@ impl Database {
     }
 }
 
-impl Link {
-    fn send(&mut self, words: &[&[u8]]) -> Result<(), String> {
-        self.remote.send(words).map_err(|error| self.broken(error))
-    }
-
-    fn receive(&mut self) -> Result<Reply, String> {
-        self.remote.receive().map_err(|error| self.broken(error))
-    }
-
-    /// Returns the reply, which is no error.
-    fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, String> {
-        let reply = self.try_asking(words)?;
-        if reply.is_error() { Err(self.refused(&reply)) } else { Ok(reply) }
-    }
-
-    fn try_asking(&mut self, words: &[&[u8]]) -> Result<Reply, String> {
-        self.remote.call(words).map_err(|error| self.broken(error))
-    }
-
-    /// Returns the answers of a transaction of so many commands.
-    fn answers(&mut self, count: usize) -> Result<Vec<Reply>, String> {
-        for _ in 0..=count {
-            // MULTI, then the queued commands.
-            let reply = self.receive()?;
-            if reply.is_error() {
-                return Err(self.refused(&reply));
-            }
-        }
-        match self.receive()? {
-            Reply::Array(answers) if answers.len() == count => Ok(answers),
-            reply if reply.is_error() => Err(self.refused(&reply)),
-            _ => Err(self.strange("EXEC")),
-        }
-    }
-
-    /// Finds out which questions the server answers: older servers do not know all of them, and a user may lack
-    /// permission.
-    fn what_it_knows(&mut self, usage: Usage) -> Result<Asks, String> {
-        // Since Redis 7.2, NO-TOUCH keeps the export from counting as a use; older servers refuse it.
-        self.try_asking(&[b"CLIENT", b"NO-TOUCH", b"ON"])?;
-        let subcommand: &[u8] = if usage == Usage::Frequency { b"FREQ" } else { b"IDLETIME" };
-        let used = self.try_asking(&[b"OBJECT", subcommand, b""])?;
-        let usage = (!used.is_error() || text_of(&used) == "ERR no such key").then_some(usage);
-        let is_known = !self.try_asking(&[b"PEXPIRETIME", b""])?.is_error();
-        Ok(Asks { deadline: if is_known { Deadline::Time } else { Deadline::Left }, usage })
-    }
-
-    fn broken(&self, error: io::Error) -> String {
-        format!("The connection to {} broke: {error}.", self.place)
-    }
-
-    fn refused(&self, reply: &Reply) -> String {
-        format!("The server {} refuses: {}", self.place, text_of(reply))
-    }
-
-    fn strange(&self, command: &str) -> String {
-        format!("The server {} answers {command} as Redis does not.", self.place)
-    }
-}
-
 /// Names that were seen, by a hash of 128 bits with secret keys: that two of a trillion names share one is less likely
 /// than a failure of the memory they lie in. Takes 17 to 35 bytes a name.
 #[derive(Default)]
@@ -380,23 +328,6 @@ impl Seen {
     fn insert(&mut self, name: &[u8]) -> bool {
         let [high, low] = self.keys.each_ref().map(|key| u128::from(key.hash_one(name)));
         self.hashes.insert(high << 64 | low)
-    }
-}
-
-/// Returns a number that is not negative.
-fn number_of(reply: &Reply) -> Option<u64> {
-    match reply {
-        Reply::Integer(number) => u64::try_from(*number).ok(),
-        Reply::Bulk(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
-        _ => None,
-    }
-}
-
-fn text_of(error: &Reply) -> String {
-    match error {
-        Reply::Error(text) => text.clone().into_owned(),
-        Reply::ErrorBytes(text) => String::from_utf8_lossy(text).into_owned(),
-        other => format!("{other:?}"),
     }
 }
 
