@@ -5,8 +5,10 @@ mod process;
 use process::following::{DEBUG, field, fill, is_equal, replica_of, wait_for_link};
 use process::redis::redis;
 use process::{Client, Server, TempDir, wait_until};
-use std::net::TcpStream;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
@@ -114,31 +116,6 @@ fn compact_takes_out_of_the_base_what_is_dead() {
 }
 
 #[test]
-fn a_full_compaction_begins_by_itself_in_its_hours() {
-    let dir = TempDir::new();
-    let port = process::free_port();
-    let mut start = process::command(dir.path(), port, &SMALL);
-    let server = Server::start_by(start.env("TZ", "UTC"), port);
-    let mut client = server.client();
-    assert_eq!(client.ask("SET k v"), "+OK\r\n");
-    assert_eq!(client.ask("CONFIG SET compact-cron 0-23/101").chars().next(), Some('-'));
-    // Hours of which this one is none, and then hours of which it is one; the test may run at their bounds.
-    let hour = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs() / 3600 % 24;
-    let window = |from: u64, hours: u64| format!("CONFIG SET compact-cron {}-{}/0", from % 24, (from + hours) % 24);
-    assert_eq!(client.ask(&window(hour + 8, 2)), "+OK\r\n");
-    std::thread::sleep(Duration::from_millis(2500));
-    assert_eq!(client.info("full_compactions_done"), "0");
-    assert_eq!(client.ask(&window(hour + 23, 4)), "+OK\r\n");
-    wait_until("one has begun by itself", || client.info("full_compactions_done") == "1");
-    assert_eq!(client.ask("SET k w"), "+OK\r\n");
-    std::thread::sleep(Duration::from_millis(2500));
-    assert_eq!(client.info("full_compactions_done"), "1", "once in these hours");
-    assert_eq!(client.ask("COMPACT"), "+OK\r\n");
-    wait_until("by hand at any time", || client.info("full_compactions_done") == "2");
-    server.stop();
-}
-
-#[test]
 fn info_keyspace_1_shows_counts_by_type_and_sizes() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &SMALL);
@@ -170,5 +147,169 @@ fn info_keyspace_1_shows_counts_by_type_and_sizes() {
     assert_eq!(client.ask("MULTI"), "+OK\r\n");
     assert_eq!(client.ask("INFO keyspace 1"), "+QUEUED\r\n");
     assert!(client.ask("EXEC").contains("sizes_db3"), "in a block as well");
+    server.stop();
+}
+
+#[test]
+fn a_full_compaction_begins_by_itself_in_its_hours() {
+    let dir = TempDir::new();
+    let port = process::free_port();
+    let mut start = process::command(dir.path(), port, &SMALL);
+    let server = Server::start_by(start.env("TZ", "UTC"), port);
+    let mut client = server.client();
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG SET compact-cron 0-23/101").chars().next(), Some('-'));
+    // Hours of which this one is none, and then hours of which it is one; the test may run at their bounds.
+    let hour = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs() / 3600 % 24;
+    let window = |from: u64, hours: u64| format!("CONFIG SET compact-cron {}-{}/0", from % 24, (from + hours) % 24);
+    assert_eq!(client.ask(&window(hour + 8, 2)), "+OK\r\n");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(client.info("full_compactions_done"), "0");
+    assert_eq!(client.ask(&window(hour + 23, 4)), "+OK\r\n");
+    wait_until("one has begun by itself", || client.info("full_compactions_done") == "1");
+    assert_eq!(client.ask("SET k w"), "+OK\r\n");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(client.info("full_compactions_done"), "1", "once in these hours");
+    assert_eq!(client.ask("COMPACT"), "+OK\r\n");
+    wait_until("by hand at any time", || client.info("full_compactions_done") == "2");
+    server.stop();
+}
+
+fn haypile(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_haypile")).args(arguments).stdin(Stdio::null()).output();
+    let output = output.expect("the binary runs");
+    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    said
+}
+
+/// Imports a file, and returns a server with its data.
+fn server_of(dir: &TempDir, file: &str) -> Server {
+    let data = dir.path().join("data");
+    haypile(&["import", file, "--dir", data.to_str().expect("temporary paths are text")]);
+    Server::start(&data, &DEBUG)
+}
+
+#[test]
+fn a_server_without_dump_is_exported_by_reads_of_each_type() {
+    let (place, dir) = (TempDir::new(), TempDir::new());
+    let redis = redis(&place, &["--rename-command", "DUMP", ""]);
+    let mut client = redis.client();
+    let many = |begin: &str, each: &dyn Fn(usize) -> String| {
+        (0..2500).fold(begin.to_owned(), |line, number| format!("{line} {}", each(number)))
+    };
+    for command in [
+        "SET short 17".to_owned(),
+        "SET timed x PXAT 4102444800123".into(),
+        "RPUSH list a b a".into(),
+        many("RPUSH lists", &|number| format!("element:{}", number % 7)),
+        "SADD set a 3".into(),
+        many("SADD sets", &|number| format!("member:{number}")),
+        "ZADD zset 1.5 a -inf b inf c 3e100 d".into(),
+        many("ZADD zsets", &|number| format!("{}.25 member:{number}", number % 10)),
+        "HSET hash f v".into(),
+        many("HSET hashes", &|number| format!("field:{number} {number}")),
+        "PEXPIREAT hashes 4102444800456".into(),
+        "XADD stream 5-1 f v g w".into(),
+        "XADD gaps 5-1 f v".into(),
+        "XADD gaps 6-1 f v".into(),
+        "XDEL gaps 6-1".into(),
+        "SELECT 5".into(),
+        "SET other database".into(),
+        "SELECT 0".into(),
+    ] {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let reply = client.ask_words(&words);
+        assert!(!reply.starts_with('-'), "{}: {reply}", &command[..command.len().min(60)]);
+    }
+    for number in 0..2500 {
+        client.ask(&format!("XADD streams {}-{} field {number}", 1 + number / 3, 1 + number % 3));
+    }
+    assert!(client.ask("DUMP short").starts_with("-ERR unknown command"));
+    let file = dir.path().join("a.rdb");
+    let file = file.to_str().expect("temporary paths are text");
+    let said = haypile(&["export", file, "--port", &redis.port.to_string()]);
+    assert!(said.contains("database 0: 2 strings, 2 lists, 2 sets, 2 sorted sets, 2 hashes, 3 streams\n"), "{said}");
+    assert!(said.contains("database 5: 1 strings\n14 keys exported"), "{said}");
+    let server = server_of(&dir, file);
+    let mut of_server = server.client();
+    assert_eq!(of_server.ask("DEBUG DIGEST"), client.ask("DEBUG DIGEST"));
+    for question in ["PEXPIRETIME timed", "PEXPIRETIME hashes", "XADD gaps 6-1 f v", "XRANGE streams 800 +"] {
+        assert_eq!(of_server.ask(question), client.ask(question), "{question}");
+    }
+    server.stop();
+}
+
+/// A connection to a made-up Pika 3.5, which answers as its sources say, and has these keys in its second database.
+fn serve_as_pika(mut socket: TcpStream) {
+    let mut client = Client { socket: socket.try_clone().expect("it can be shared") };
+    let mut database = "0".to_owned();
+    loop {
+        let request = client.reply();
+        // Words are the lines behind those with a length.
+        let words: Vec<String> = request.split("\r\n").skip(2).step_by(2).map(str::to_lowercase).collect();
+        let Some(command) = words.first() else { return };
+        let argument = words.get(1).map(String::as_str).unwrap_or_default();
+        let bulks = |words: &[&str]| {
+            let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+            bulks.fold(format!("*{}\r\n", words.len()), |all, bulk| all + &bulk)
+        };
+        let reply = match (command.as_str(), argument) {
+            ("info", "") => {
+                let info = "# Server\r\npika_version:3.5.5\r\n\r\n# Keyspace\r\n# Time:1970-01-01 08:00:00\r\ndb0 Strings_keys=0, expires=0, invalid_keys=0\r\n";
+                format!("${}\r\n{info}\r\n", info.len())
+            }
+            ("info", _) => "$0\r\n\r\n".into(),
+            ("config", _) => bulks(&["databases", "2"]),
+            ("select", _) => {
+                database = argument.to_owned();
+                "+OK\r\n".into()
+            }
+            ("scan", _) if database == "0" => format!("*2\r\n$1\r\n0\r\n{}", bulks(&[])),
+            // A name with several types comes once for each of them.
+            ("scan", "0") => format!("*2\r\n$1\r\n7\r\n{}", bulks(&["string", "twice"])),
+            ("scan", _) => format!("*2\r\n$1\r\n0\r\n{}", bulks(&["twice", "hash", "gone"])),
+            ("time", _) => bulks(&["4102444800", "500000"]),
+            ("type", "gone") => "+none\r\n".into(),
+            ("type", "hash") => "+hash\r\n".into(),
+            ("type", _) => "+string\r\n".into(),
+            ("exists", "twice") => ":2\r\n".into(),
+            ("exists", _) => ":1\r\n".into(),
+            ("pttl", "hash") => ":60000\r\n".into(),
+            ("pttl", _) => ":-1\r\n".into(),
+            ("get", name) => format!("${}\r\n{name}\r\n", name.len()),
+            ("hlen", _) => ":2\r\n".into(),
+            ("hgetall", _) => bulks(&["f", "v", "g", "w"]),
+            (unknown, _) => format!("-ERR unknown command \"{unknown}\"\r\n"),
+        };
+        if socket.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_pika_is_exported_by_its_own_commands() {
+    let dir = TempDir::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let pika = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().expect("the export connects");
+        // The connection ends in the middle of a read.
+        let _ = std::panic::catch_unwind(|| serve_as_pika(socket));
+    });
+    let file = dir.path().join("a.rdb");
+    let file = file.to_str().expect("temporary paths are text");
+    let said = haypile(&["export", file, "--port", &port]);
+    assert!(said.contains("database 1: 2 strings, 1 hashes\nleft out: 1 keys that went meanwhile\n"), "{said}");
+    assert!(said.contains("twice has values of several types, of which the string is in the file\n"), "{said}");
+    assert!(pika.join().is_ok());
+    let server = server_of(&dir, file);
+    let mut client = server.client();
+    assert_eq!(client.ask("SELECT 1"), "+OK\r\n");
+    assert_eq!(client.ask("GET string"), "$6\r\nstring\r\n");
+    assert_eq!(client.ask("HGETALL hash"), "*4\r\n$1\r\nf\r\n$1\r\nv\r\n$1\r\ng\r\n$1\r\nw\r\n");
+    assert_eq!(client.ask("PEXPIRETIME hash"), ":4102444860500\r\n");
+    assert_eq!(client.ask("DBSIZE"), ":3\r\n");
     server.stop();
 }

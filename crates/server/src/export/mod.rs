@@ -1,13 +1,14 @@
 //! `haypile export`: all data go to a file that redis-server loads, from a directory (`directory`) or a server
-//! (`server`).
+//! (`server`, and `by_type` where that knows no DUMP).
 //!
 //! Keys are written one after another as they are read, so memory does not grow with them. The file gets its name when
 //! it is whole (`target`). This file opens both ends, and prints a summary at the end (`summary`) and the progress
 //! meanwhile (`progress`).
 
+mod by_type;
 mod directory;
-mod payload;
 mod link;
+mod payload;
 mod progress;
 mod server;
 mod summary;

@@ -6,7 +6,10 @@
 //! values are short. No key is written twice, because Redis does not load such a file. SCAN of Haypile goes over keys
 //! in a fixed order and gives each of them once; that of Redis may repeat some while its tables grow, so hashes of all
 //! names are kept.
+//!
+//! A server that knows no DUMP, as Pika, is asked for each value by the commands of its type (`by_type`).
 
+use super::by_type;
 use super::link::{Link, number_of, text_of};
 use super::{Exporting, unwritten};
 use crate::remote::{Remote, is_beside};
@@ -40,6 +43,8 @@ pub struct Server {
     /// Whether SCAN gives no key twice.
     scans_once: bool,
     asks: Asks,
+    /// Whether it knows no DUMP.
+    reads_by_type: bool,
     window_keys: usize,
 }
 
@@ -100,13 +105,20 @@ impl Server {
             // Any member of a group has the data; only its leader gives them unasked.
             link.ask(&[b"READONLY"])?;
         }
+        let reads_by_type = by_type::is_unknown(&link.try_asking(&[b"DUMP", b""])?);
+        let mut databases: Vec<Database> = info.lines().filter_map(Database::parse).collect();
+        if reads_by_type && databases.is_empty() {
+            let all = 0..by_type::count_databases(&mut link)?;
+            databases.extend(all.map(|number| Database { number, keys: 0, deadlines: 0 }));
+        }
         let counts_uses = field("maxmemory_policy").is_some_and(|policy| policy.contains("lfu"));
         let asks = Asks::of(&mut link, if counts_uses { Usage::Frequency } else { Usage::IdleTime })?;
         Ok(Server {
             link,
-            databases: info.lines().filter_map(Database::parse).collect(),
+            databases,
             scans_once: field("haypile_version").is_some(),
             asks,
+            reads_by_type,
             window_keys: 16,
         })
     }
@@ -125,7 +137,7 @@ impl Server {
                 codes.iter().try_for_each(|code| to.function(code))
             }
             // Before Redis 7.0 there are none.
-            reply if reply.is_error() && text_of(reply).contains("unknown command") => Ok(()),
+            reply if reply.is_error() && by_type::is_unknown(reply) => Ok(()),
             reply if reply.is_error() => Err(self.link.refused(reply)),
             _ => Err(self.link.strange("FUNCTION DUMP")),
         }
@@ -186,6 +198,21 @@ impl Server {
     }
 
     fn write_window(&mut self, names: &[Vec<u8>], to: &mut Exporting) -> Result<(), String> {
+        let bytes = match self.reads_by_type {
+            true => by_type::write(&mut self.link, names, to)?,
+            false => self.write_dumps(names, to)?,
+        };
+        to.tell();
+        self.window_keys = match bytes {
+            ..WINDOW_BYTES_FEW => (2 * self.window_keys).min(WINDOW_KEYS_MAX),
+            WINDOW_BYTES_MANY.. => (self.window_keys / 4).max(1),
+            _ => self.window_keys,
+        };
+        Ok(())
+    }
+
+    /// Writes keys as DUMP gives them; returns how many bytes their payloads have.
+    fn write_dumps(&mut self, names: &[Vec<u8>], to: &mut Exporting) -> Result<usize, String> {
         let asks = self.asks;
         for name in names {
             self.link.send(&[b"MULTI"])?;
@@ -198,12 +225,7 @@ impl Server {
             bytes += self.write_key(name, answers, to)?;
             to.tell();
         }
-        self.window_keys = match bytes {
-            ..WINDOW_BYTES_FEW => (2 * self.window_keys).min(WINDOW_KEYS_MAX),
-            WINDOW_BYTES_MANY.. => (self.window_keys / 4).max(1),
-            _ => self.window_keys,
-        };
-        Ok(())
+        Ok(bytes)
     }
 
     /// Writes a key, if it exists; returns how long its payload was.
@@ -271,7 +293,6 @@ impl Asks {
         let is_known = !link.try_asking(&[b"PEXPIRETIME", b""])?.is_error();
         Ok(Asks { deadline: if is_known { Deadline::Time } else { Deadline::Left }, usage })
     }
-
 
     /// Returns the questions about a key; DUMP comes last, because it is a use.
     fn questions<'q>(self, name: &'q [u8]) -> Vec<Vec<&'q [u8]>> {
