@@ -97,10 +97,8 @@ fn line(page: &mut String, cells: &[&str]) {
 }
 
 fn names(row: &Row) -> String {
-    match row.alias {
-        Some(alias) => format!("{}, {}", code(row.name), code(alias)),
-        None => code(row.name),
-    }
+    let of_pika = row.of_pika.map(|name| format!("{} (of Pika)", code(name)));
+    row.names().map(code).chain(of_pika).collect::<Vec<_>>().join(", ")
 }
 
 fn code(text: &str) -> String {

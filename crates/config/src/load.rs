@@ -93,6 +93,12 @@ impl Loader {
     }
 
     fn line(&mut self, line: &Line, depth: usize) -> Result<(), ConfigError> {
+        if is_of_pika(&line.words) {
+            return Err(ConfigError::at(&shown(&line.words[0], &line.origin), "Bad directive or wrong number of arguments").hint(
+                "The line has the form of a pika.conf, with a colon; here it is a name and a value: 'port 6379'. docs/pika.md \
+                 has a command that changes the file, and what takes the place of each setting.",
+            ));
+        }
         let (name, words) = line.words.split_first().expect("a line has a word");
         if let Some(found) = table::find(name) {
             return self.directive(found, words, line);
@@ -212,6 +218,26 @@ impl Loader {
     }
 }
 
+/// Returns the place of a line, without its values where these may be secret.
+fn shown(name: &[u8], origin: &Origin) -> Origin {
+    let name = name.strip_suffix(b":").unwrap_or(name);
+    let is_secret = table::find(name).is_some_and(|found| found.row.sensitive);
+    if is_secret || name.eq_ignore_ascii_case(b"userpass") { origin.without_values() } else { origin.clone() }
+}
+
+/// Returns whether a line separates name and value by a colon, as those of a pika.conf do.
+fn is_of_pika(words: &[Vec<u8>]) -> bool {
+    let is_known = |name: &[u8]| {
+        table::find(name).is_some() || table::statement(name).is_some() || table::pika::instead(name).is_some()
+    };
+    let (name, colon) = match words {
+        [name, colon, ..] if colon == b":" => (name.as_slice(), true),
+        [name, ..] => (name.strip_suffix(b":").unwrap_or(name), name.ends_with(b":")),
+        [] => (&[][..], false),
+    };
+    colon && is_known(name)
+}
+
 fn not_yet(origin: &Origin, name: &str, hint: &str) -> ConfigError {
     ConfigError::at(origin, format!("'{name}' is not supported yet, and the server would not do what it asks for"))
         .hint(hint)
@@ -219,7 +245,10 @@ fn not_yet(origin: &Origin, name: &str, hint: &str) -> ConfigError {
 
 fn unknown(name: &[u8], origin: &Origin) -> ConfigError {
     let name_text = String::from_utf8_lossy(name);
-    let error = ConfigError::at(origin, "Bad directive or wrong number of arguments");
+    let error = ConfigError::at(&shown(name, origin), "Bad directive or wrong number of arguments");
+    if let Some(instead) = table::pika::instead(name) {
+        return error.hint(format!("'{name_text}' is a setting of Pika: {instead}. See docs/pika.md."));
+    }
     if let Some(nearest) = suggest::nearest(name) {
         return error.hint(format!("There is no directive '{name_text}'; did you mean '{nearest}'?"));
     }

@@ -7,6 +7,7 @@ mod compatibility;
 mod data;
 mod network;
 mod ours;
+pub mod pika;
 mod replication;
 mod security;
 mod server;
@@ -25,6 +26,8 @@ pub struct Row {
     pub name: &'static str,
     /// An older name with the same meaning.
     pub alias: Option<&'static str>,
+    /// Pika's name for the same. CONFIG GET answers it by the exact name only, so that no pattern of Redis finds more.
+    pub of_pika: Option<&'static str>,
     pub kind: Kind,
     /// The default, as it would stand in a file after the name. Redis's, unless `ours` is set.
     pub default: &'static str,
@@ -173,7 +176,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 /// A directive that was asked for, and the position of its row among all rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The name or the alias, in lower case.
+    /// The name, the alias or Pika's name, in lower case.
     pub name: &'static str,
     pub row: &'static Row,
     pub position: usize,
@@ -184,7 +187,7 @@ pub fn find(name: &[u8]) -> Option<Found> {
     static BY_NAME: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
         let mut by_name = HashMap::new();
         for (position, row) in rows().enumerate() {
-            for name in row.names() {
+            for name in row.names().chain(row.of_pika) {
                 by_name.insert(name, Found { name, row, position });
             }
         }
@@ -228,6 +231,7 @@ impl Row {
         Row {
             name,
             alias: None,
+            of_pika: None,
             kind,
             default,
             class,
@@ -262,6 +266,10 @@ impl Row {
 
     const fn alias(self, alias: &'static str) -> Row {
         Row { alias: Some(alias), ..self }
+    }
+
+    const fn of_pika(self, name: &'static str) -> Row {
+        Row { of_pika: Some(name), ..self }
     }
 
     const fn immutable(self) -> Row {

@@ -36,7 +36,8 @@ pub(super) const ROWS: &[Row] = &[
         bytes(1 << 20),
         "1gb",
         "Bytes of commands that a client may have sent ahead; above it is closed.",
-    ),
+    )
+    .of_pika("max-conn-rbuf-size"),
     Row::used("proto-max-bulk-len", bytes(1 << 20), "512mb", "Longest single argument."),
     Row::used(
         "client-output-buffer-limit",

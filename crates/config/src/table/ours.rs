@@ -22,7 +22,7 @@ pub(crate) const COMPRESSIONS: &[(&str, u32)] = &[("lz4", 0), ("zstd", 1), ("non
 const MIB: u64 = 1 << 20;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::used("workers", int(0, 1024), "0", "Event loops; 0 means one for each core.").immutable().ours(),
+    Row::used("workers", int(0, 1024), "0", "Event loops; 0 means one for each core.").immutable().ours().of_pika("thread-num"),
     Row::used("io-pool", unit(1, 1024, "threads"), "16", "Threads that read from disk for commands that miss memory; half as many run commands that take long.").immutable().ours(),
     Row::used("engine", Kind::Choice(ENGINES), "rocksdb", "Where data lives below the memtable; with `memory` nothing is kept after a stop.").immutable().ours(),
     Row::used(
@@ -32,10 +32,10 @@ pub(super) const ROWS: &[Row] = &[
         "When a write is acknowledged: `os` when the operating system has it (it is synced every second), `fsync` when it is on the disk.",
     )
     .ours(),
-    Row::used("log-segment-size", Kind::Bytes { min: MIB, max: 2 << 30 }, "64mb", "Size of a file of the log.").immutable().ours(),
+    Row::used("log-segment-size", Kind::Bytes { min: MIB, max: 2 << 30 }, "64mb", "Size of a file of the log.").immutable().ours().of_pika("binlog-file-size"),
     Row::used("log-retention-size", BYTES, "0", "Bytes of the log to keep beyond what recovery needs.").immutable().ours(),
     Row::used("log-retention-age", unit(0, i64::MAX / 1000, "seconds"), "0", "Age up to which the log is kept within `log-retention-size`; 0 means any age.").immutable().ours(),
-    Row::used("replicas-to-ack", COUNT, "0", "Replicas that must have what a reply depends on, as durable as `durability` says, before it leaves; 0 waits for none.").ours(),
+    Row::used("replicas-to-ack", COUNT, "0", "Replicas that must have what a reply depends on, as durable as `durability` says, before it leaves; 0 waits for none.").ours().of_pika("consensus-level"),
     Row::used("replicas-to-ack-timeout", unit(0, i64::MAX, "milliseconds"), "10000", "How long replies wait for that; 0 is as long as it takes.").ours(),
     Row::used("replicas-to-ack-on-timeout", Kind::Choice(ON_LATE_REPLICAS), "refuse", "What happens then: with `refuse`, clients that wait are disconnected and writes are refused until the replicas have caught up; with `go-on`, replies do not wait for them meanwhile.").ours(),
     Row::used("replica-log-size", BYTES, "0", "Bytes of the log that are kept for a replica that is behind, at most; 0 means as many as leave the disk twice `disk-free-min`. A replica that needs more gets a copy when it comes back.").ours(),
@@ -49,7 +49,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("raft-users", Kind::Choice(RAFT_USERS), "own", "Whether users are each member's `own`, as those of the nodes of a Redis Cluster, or the `group`'s: ACL SETUSER and DELUSER run on the leader, and take effect on all members. The same on all members, and not with `aclfile`.").immutable().ours(),
     Row::used("raft-follower-proxy", BOOL, "no", "Whether a member that does not lead hands the connections of its clients on to the leader, instead of telling them by MOVED where that is.").ours(),
     Row::used("flush-log-bytes", bytes(MIB), "256mb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
-    Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours(),
+    Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours().of_pika("write-buffer-size"),
     Row::used("row-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Off }, "auto", "Bytes of the cache of single rows; `auto` is a share of `maxmemory`, 0 turns it off.").ours(),
     Row::used("block-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes of the cache of blocks of the base; `auto` is a share of `maxmemory`.").ours(),
     Row::used("txn-bytes-max", Kind::Bytes { min: MIB, max: 3 << 30 }, "64mb", "Bytes that one command, MULTI block or script may write.").ours(),

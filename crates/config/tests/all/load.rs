@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use crate::common::{Random, Scratch};
-use haypile_config::{CommandLine, Durability, Engine, Loaded, Size, load};
+use haypile_config::{CommandLine, CompactInterval, CompactWindow, Durability, Engine, Loaded, Size, load, table};
 
 fn start(arguments: &[&str]) -> Result<Loaded, String> {
     let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
@@ -129,6 +129,56 @@ fn our_own_directives_reach_the_config() {
     assert_eq!(config.renames[1].origin.to_string(), format!("{}, line 12", scratch.0.join("haypile.conf").display()));
     assert!(loaded.notes.is_empty());
     assert_eq!(loaded.file, Some(scratch.0.join("haypile.conf")));
+}
+
+#[test]
+fn a_pika_conf_is_refused_with_what_to_use_instead() {
+    for line in
+        ["port : 9221", "dump-expire: 0", "requirepass :", "slaveof : 10.0.0.1:9221", "user : app on", "thread-num : 1"]
+    {
+        refused(line, &["at line 1", "has the form of a pika.conf", "docs/pika.md"]);
+    }
+    for line in ["requirepass : secret", "userpass : secret", "userpass secret", "masterauth: secret"] {
+        let scratch = Scratch::new();
+        let error = file(&scratch, line).map(|_| ()).expect_err("this is refused");
+        assert!(!error.contains("secret"), "{error}");
+    }
+    refused(
+        "THREAD-pool-size 12",
+        &["'THREAD-pool-size' is a setting of Pika: `workers` is the number of event loops"],
+    );
+    refused(
+        "expire-logs-nums 10",
+        &["'expire-logs-nums' is a setting of Pika", "`log-retention-size`", "See docs/pika.md."],
+    );
+    refused("slaveof 10.0.0.1:9221", &["wrong number of arguments"]);
+}
+
+#[test]
+fn some_names_of_pika_mean_the_same() {
+    let scratch = Scratch::new();
+    let text = "thread-num 3\nwrite-buffer-size 64mb\nBINLOG-file-size 104857600\nmax-conn-rbuf-size 256mb\nconsensus-level 1\n\
+                compact-cron 3/02-04/60\ncompact-interval 6/30";
+    let settings = file(&scratch, text).expect("all of these are known").settings;
+    let config = settings.config();
+    assert_eq!((config.workers, config.memtable_size), (3, Size::Bytes(64 << 20)));
+    assert_eq!((config.log_segment_bytes, config.client_query_buffer_bytes_max), (104_857_600, 256 << 20));
+    assert_eq!(config.replication.replicas_to_ack, 1);
+    assert_eq!(config.compactions.window, CompactWindow::parse("3/02-04/60"));
+    assert_eq!(config.compactions.interval, CompactInterval::parse("6/30"));
+    assert!(config.compactions.window.is_some() && config.compactions.interval.is_some());
+    let get = |name: &str| settings.get(&[name.as_bytes()]);
+    assert_eq!(get("consensus-level"), [("consensus-level".into(), b"1".to_vec())]);
+    assert!(settings.set(&[(b"consensus-level", b"2")]).is_ok_and(|changed| changed[0].name == "replicas-to-ack"));
+    assert_eq!(get("replicas-to-ack"), [("replicas-to-ack".into(), b"2".to_vec())]);
+    for pattern in ["*", "max-conn*", "thread*", "[bc]*"] {
+        let found = get(pattern);
+        let of_pika = |name: &str| table::rows().any(|row| row.of_pika == Some(name));
+        assert!(!found.iter().any(|(name, _)| of_pika(name)), "{pattern} finds no more than in Redis");
+    }
+    assert!(settings.set(&[(b"compact-cron", b"2-25/60")]).is_err_and(|why| why.contains("like 02-04/60")));
+    assert!(settings.set(&[(b"compact-cron", b"")]).is_ok_and(|changed| changed.len() == 1));
+    assert_eq!(settings.config().compactions.window, None);
 }
 
 #[test]

@@ -38,3 +38,33 @@ fn the_sample_is_good_and_what_it_comments_out_is_the_default() {
     }
     assert!(defaults > 8, "{defaults}");
 }
+
+/// Returns the rows of the tables of a page, each as its names in the first cell and the text of the second.
+fn rows(page: &str) -> Vec<(Vec<&str>, &str)> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    rows.map(|(first, second)| (first.split('`').skip(1).step_by(2).collect(), second)).collect()
+}
+
+#[test]
+fn docs_pika_md_says_what_takes_the_place_of_each_setting() {
+    let page = std::fs::read_to_string(repository("docs/pika.md")).unwrap_or_default();
+    let rows = rows(&page);
+    for (name, instead) in table::pika::INSTEAD {
+        let is_there = rows.iter().any(|(names, text)| names.contains(name) && text == instead);
+        assert!(is_there, "| `{name}` | {instead} |");
+    }
+    for row in table::rows() {
+        let Some(name) = row.of_pika else { continue };
+        let is_there =
+            rows.iter().any(|(names, text)| names == &[name] && text.starts_with(&format!("`{}`", row.name)));
+        assert!(is_there, "| `{name}` | `{}` |", row.name);
+    }
+    // What the page says is a setting of Redis or of ours is one.
+    for (_, text) in table::pika::INSTEAD {
+        let named = text.split('`').skip(1).step_by(2).filter_map(|code| code.split(' ').next());
+        for name in named.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')) {
+            let is_directive = table::find(name.as_bytes()).is_some() || table::statement(name.as_bytes()).is_some();
+            assert!(is_directive || ["backups", "ulimit"].contains(&name), "{name} is no directive");
+        }
+    }
+}

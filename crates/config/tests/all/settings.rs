@@ -16,7 +16,8 @@ fn settings() -> Settings {
 #[test]
 fn the_table_keeps_its_laws() {
     let mut names: Vec<&str> = table::rows()
-        .flat_map(|row| row.names())
+        .flat_map(|row| row.names().chain(row.of_pika))
+        .chain(table::pika::INSTEAD.iter().map(|(name, _)| *name))
         .chain(table::STATEMENTS.iter().map(|statement| statement.name))
         .collect();
     let count = names.len();
