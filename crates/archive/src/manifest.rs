@@ -105,7 +105,7 @@ impl Manifest {
         }
         let end = text.rfind("\nend ").ok_or_else(|| wrong("it is cut off"))? + 1;
         let sum = text[end..].strip_prefix("end ").and_then(|rest| rest.strip_suffix('\n')).and_then(Digest::parse);
-        if sum != Some(digest_of(text[..end].as_bytes())) {
+        if sum != Some(digest_of(&text.as_bytes()[..end])) {
             return Err(wrong("its checksum is wrong, or it is cut off"));
         }
         let mut lines = text[..end].lines().skip(1).peekable();

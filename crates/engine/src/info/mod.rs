@@ -48,7 +48,7 @@ const fn hidden(name: &'static str, title: &'static str, fields: &'static [Field
     Section { shown: InfoSection { name, title, shown: Shown::Never }, fields }
 }
 
-const TABLE: [Section; 23] = [
+const TABLE: [Section; 24] = [
     section("server", "Server", server::FIELDS),
     section("clients", "Clients", clients::FIELDS),
     section("memory", "Memory", memory::FIELDS),

@@ -85,13 +85,11 @@ impl Check<'_> {
         let mut read: HashMap<haypile_archive::Digest, Option<String>> = HashMap::new();
         for backup in &catalog.backups {
             for file in &backup.files {
-                if !read.contains_key(&file.digest) {
-                    let outcome = self.archive.get_file(file, &mut |_| Ok(())).err().map(|error| error.to_string());
-                    read.insert(file.digest, outcome);
-                }
-                if let Some(Some(why)) = read.get(&file.digest) {
-                    let text = format!("backup {} lacks {}: {why}", backup.name(), file.path);
-                    self.defect(&text)?;
+                let outcome = read.entry(file.digest).or_insert_with(|| {
+                    self.archive.get_file(file, &mut |_| Ok(())).err().map(|error| error.to_string())
+                });
+                if let Some(why) = outcome.clone() {
+                    self.defect(&format!("backup {} lacks {}: {why}", backup.name(), file.path))?;
                 }
                 let count = read.len();
                 self.line.tell(|_| format!("checking: {count} files"));
