@@ -129,6 +129,9 @@ fn a_flushall_is_undone_to_the_record() {
     let beyond = refuses(&["restore", "--from", text(&archive), "--dir", "/nowhere", "--to", "99999999"]);
     assert!(beyond.contains("the archive ends with record"), "{beyond}");
     let full = refuses(&["restore", "--from", text(&archive), "--dir", text(&data)]);
+    assert!(full.contains("is a data directory already"), "{full}");
+    std::fs::write(place.path().join("file"), "of somebody").expect("the directory is ours");
+    let full = refuses(&["restore", "--from", text(&archive), "--dir", text(place.path())]);
     assert!(full.contains("is not empty"), "{full}");
     let none = refuses(&["restore", "--from", text(place.path()), "--dir", "/nowhere"]);
     assert!(none.contains("there is no archive at"), "{none}");
@@ -323,7 +326,7 @@ fn field_hole(archive: &Path) -> (u64, u64) {
     let checked = refuses(&["check", text(archive)]);
     let line = checked.lines().find(|line| line.contains("are missing")).expect("a hole");
     let words: Vec<&str> = line.split_whitespace().collect();
-    let at = words.iter().position(|word| *word == "records").expect("records");
+    let at = words.iter().position(|word| *word == "record").expect("a record");
     (words[at + 1].parse().expect("a number"), words[at + 3].parse().expect("a number"))
 }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// The pause before an archive that failed is tried again: at first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
+const RETRY_MAX: Duration = Duration::from_secs(8);
 
 /// How often it is looked whether there is something to do.
 const LOOK: Duration = Duration::from_millis(200);

@@ -57,9 +57,9 @@ impl<'a> Session<'a> {
         let newest = archive.newest_in(&chain, known).map_err(|error| error.to_string())?;
         let newest_backup = latest(&archive, &chain).map_err(|error| error.to_string())?;
         let found = newest.map(|(at, name)| name.last.min(chain.end(at)));
-        // The archive says how far it has the log; this server's word counts where it has nothing of it.
-        let there = found.max(newest_backup.as_ref().map(|backup| backup.through));
-        let reached = there.or(known.map(|(_, through)| through));
+        // The archive says how far it has the log; this server's word counts where it has nothing of it. A backup may be
+        // further: what leads from an older one to it is archived nevertheless.
+        let reached = found.or(known.map(|(_, through)| through));
         if found.is_none() && newest_backup.is_none() {
             let catalog = archive.catalog().map_err(|error| error.to_string())?;
             let is_ours = |starts: &Chain| starts.starts().iter().any(|start| chain.position(start.history).is_some());
@@ -109,7 +109,8 @@ impl<'a> Session<'a> {
             let hole = (wanted.next(), through);
             tracing::warn!("records {} to {} were not archived and are gone: a backup is made", hole.0, hole.1);
             self.archiver.engine.archiving.note(|facts| facts.hole = Some(hole));
-            self.lacks_records = true;
+            // At once, however short ago another one was asked for.
+            (self.lacks_records, self.asked) = (true, None);
         }
         let mut state = self.archiver.state();
         if state.generation != self.generation {
