@@ -68,8 +68,8 @@ struct Segment {
 }
 
 impl<'a> Copy<'a> {
-    /// Begins a log in the empty directory `dir`, with the files, the size of segments, the clock and the random numbers
-    /// of these options.
+    /// Begins a log in the empty directory `dir`, with the files, the size of segments, the clock and the random
+    /// numbers of these options.
     pub fn new(options: &'a Options, dir: &'a Path) -> Copy<'a> {
         Copy {
             options,

@@ -1,5 +1,5 @@
-//! `haypile check` of an archive: every file of every backup is read and compared, every chunk of the log is read record
-//! by record, and what is missing between them is named.
+//! `haypile check` of an archive: every file of every backup is read and compared, every chunk of the log is read
+//! record by record, and what is missing between them is named.
 
 use super::place;
 use crate::progress::ProgressLine;

@@ -57,8 +57,8 @@ impl<'a> Session<'a> {
         let newest = archive.newest_in(&chain, known).map_err(|error| error.to_string())?;
         let newest_backup = latest(&archive, &chain).map_err(|error| error.to_string())?;
         let found = newest.map(|(at, name)| name.last.min(chain.end(at)));
-        // The archive says how far it has the log; this server's word counts where it has nothing of it. A backup may be
-        // further: what leads from an older one to it is archived nevertheless.
+        // The archive says how far it has the log; this server's word counts where it has nothing of it. A backup may
+        // be further: what leads from an older one to it is archived nevertheless.
         let reached = found.or(known.map(|(_, through)| through));
         if found.is_none() && newest_backup.is_none() {
             let catalog = archive.catalog().map_err(|error| error.to_string())?;
