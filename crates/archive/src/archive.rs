@@ -163,6 +163,15 @@ impl Archive {
         }
     }
 
+    /// Checks that the archive that was opened is still the one at its place.
+    ///
+    /// # Errors
+    /// Another one is there, or none.
+    pub fn is_still_there(&self) -> Result<(), Error> {
+        let id = Archive::open(self.place.clone(), self.key.clone())?.id;
+        if id == self.id { Ok(()) } else { Err(Error::Failed(format!("another archive is at {} now", self.name()))) }
+    }
+
     /// Returns the name of the place, for people.
     pub fn name(&self) -> String {
         self.place.name()
@@ -243,19 +252,20 @@ impl Archive {
         Ok(manifest)
     }
 
-    /// Returns the newest backup that is wanted, if there is one. Damaged ones are passed over.
+    /// Returns the backups that are there, in the order of their names. Damaged ones are passed over.
     ///
     /// # Errors
     /// The place refuses.
-    pub fn newest_backup(&self, is_wanted: &dyn Fn(&Manifest) -> bool) -> Result<Option<Manifest>, Error> {
-        for listed in self.place.list(BACKUPS, "")?.iter().rev() {
+    pub fn backups(&self) -> Result<Vec<Manifest>, Error> {
+        let mut found = Vec::new();
+        for listed in self.place.list(BACKUPS, "")? {
             match self.get_manifest(&listed.name) {
-                Ok(manifest) if is_wanted(&manifest) => return Ok(Some(manifest)),
-                Ok(_) | Err(Error::Damaged(..) | Error::Missing(_)) => {}
+                Ok(manifest) => found.push(manifest),
+                Err(Error::Damaged(..) | Error::Missing(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// Returns the files that are there, with the time at which each was written, and the bytes of its object.
@@ -474,9 +484,9 @@ pub fn digest_file(file: &mut dyn Read) -> std::io::Result<(Digest, u64)> {
 
 /// The reason why a sealed object was not read to its end.
 enum Opened {
-    /// It is not what was sealed.
+    /// The bytes are not those that were sealed.
     Damaged(String),
-    /// Whoever takes the bytes refused.
+    /// The taker of the bytes refused.
     Taken(Error),
 }
 

@@ -97,7 +97,22 @@ pub fn plan(catalog: &Catalog, history: Option<History>, target: Target) -> Resu
         Some(history) => catalog.chain_of(history).ok_or(PlanError::NoHistory(history))?,
         None => catalog.newest().ok_or(PlanError::NoBackup)?.1,
     };
-    let backup = choose(catalog, &chain, target)?.clone();
+    let backup = choose(catalog, &chain, target)?;
+    let found = follow(catalog, &chain, backup, target);
+    if let (Err(PlanError::Hole(_) | PlanError::Ends(_)), Target::Index(index)) = (&found, target) {
+        // The log of a backup behind a hole may have the record.
+        let has_it = |other: &&Manifest| {
+            chain.leads_from(other.history(), other.through) && (other.applied..=other.through).contains(&index)
+        };
+        if let Some(other) = catalog.backups.iter().find(has_it) {
+            return follow(catalog, &chain, other, target);
+        }
+    }
+    found
+}
+
+/// Follows the log from a backup to a moment.
+fn follow(catalog: &Catalog, chain: &Chain, backup: &Manifest, target: Target) -> Result<Plan, PlanError> {
     let (mut reached, mut chunks, mut last_ms) = (backup.through, Vec::new(), 0);
     let is_there = |reached: Index, last_ms: u64| match target {
         Target::Newest => false,
@@ -105,14 +120,14 @@ pub fn plan(catalog: &Catalog, history: Option<History>, target: Target) -> Resu
         Target::Time(time_ms) => last_ms > time_ms,
     };
     while !is_there(reached, last_ms) {
-        let Some((chunk, last)) = catalog.next_chunk(&chain, reached) else { break };
+        let Some((chunk, last)) = catalog.next_chunk(chain, reached) else { break };
         chunks.push((chunk, last));
         // The records of a chunk that do not count may be the late ones.
         (reached, last_ms) = (last, if last == chunk.last { chunk.time_ms } else { 0 });
     }
     if !is_there(reached, last_ms) {
         // All that is there was gone through.
-        if let Some(next) = behind(catalog, &chain, reached) {
+        if let Some(next) = behind(catalog, chain, reached) {
             let history = chain.history_behind(reached).unwrap_or(backup.history());
             return Err(PlanError::Hole(Hole { after: reached, next: Some(next), history }));
         }
@@ -125,7 +140,7 @@ pub fn plan(catalog: &Catalog, history: Option<History>, target: Target) -> Resu
         Target::Index(index) => (index, None),
         Target::Time(time_ms) => (reached, Some(time_ms)),
     };
-    Ok(Plan { backup, chain, chunks, through, time_ms })
+    Ok(Plan { backup: backup.clone(), chain: chain.clone(), chunks, through, time_ms })
 }
 
 /// Returns the records that are missing behind the backups that lead to where a chain ends, the oldest first.

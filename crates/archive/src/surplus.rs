@@ -14,14 +14,17 @@ pub struct Surplus {
     pub kept_files: HashSet<Digest>,
 }
 
-/// Finds what may go where `keep` backups stay, the newest ones; 0 keeps all.
+/// Finds what may go where `keep` backups stay, the newest ones, and the one that was just made; 0 keeps all.
 ///
 /// Invariant: from each backup that stays, every later moment that could be restored before can be restored.
-pub fn surplus(catalog: &Catalog, keep: usize) -> Surplus {
+pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surplus {
     let mut by_age: Vec<&Manifest> = catalog.backups.iter().collect();
     by_age.sort_by_key(|backup| (backup.made_ms, backup.through));
     let gone = if keep == 0 { 0 } else { by_age.len().saturating_sub(keep) };
     let (gone, kept) = by_age.split_at(gone);
+    // A clock that was wrong may have made others the newest.
+    let (just_made, gone): (Vec<&Manifest>, Vec<&Manifest>) = gone.iter().partition(|backup| Some(**backup) == made);
+    let kept = [kept, &just_made].concat();
     let kept_files = kept.iter().flat_map(|backup| backup.files.iter().map(|file| file.digest)).collect();
     let mut chunks = Vec::new();
     if let Some(oldest_ms) = kept.iter().map(|backup| backup.made_ms).min().filter(|_| keep > 0) {
@@ -42,5 +45,5 @@ pub fn surplus(catalog: &Catalog, keep: usize) -> Surplus {
             chunks.extend(lane.chunks.iter().filter(|chunk| chunk.time_ms < oldest_ms && !is_needed(chunk)));
         }
     }
-    Surplus { backups: gone.iter().map(|backup| (*backup).clone()).collect(), chunks, kept_files }
+    Surplus { backups: gone.into_iter().cloned().collect(), chunks, kept_files }
 }

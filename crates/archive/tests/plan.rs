@@ -92,6 +92,11 @@ fn a_hole_is_named_and_what_comes_before_it_can_be_had() {
     }
     assert_eq!(way(&catalog, None, Target::Index(Index(210))), Ok((200, vec![(151, 210)], 210)));
     catalog.backups.push(backup(250, 260, &[first(A)]));
+    assert_eq!(
+        way(&catalog, None, Target::Index(Index(255))),
+        Ok((260, vec![], 255)),
+        "in the log of the one behind it"
+    );
     assert_eq!(way(&catalog, None, Target::Index(Index(300))), Ok((260, vec![(251, 300)], 300)), "behind the hole");
 }
 
@@ -157,7 +162,7 @@ fn a_backup_without_a_log_behind_it_is_enough() {
 }
 
 fn gone(catalog: &Catalog, keep: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
-    let surplus = surplus(catalog, keep);
+    let surplus = surplus(catalog, keep, None);
     let backups = surplus.backups.iter().map(|backup| backup.through.0).collect();
     (backups, surplus.chunks.iter().map(|chunk| (chunk.first.0, chunk.last.0)).collect())
 }
@@ -168,7 +173,7 @@ fn what_leads_to_no_kept_backup_goes() {
     assert_eq!(gone(&catalog, 0), (vec![], vec![]), "all stay");
     assert_eq!(gone(&catalog, 2), (vec![], vec![]), "the chunk through 90 has records that the first base lacks");
     assert_eq!(gone(&catalog, 1), (vec![100], vec![(1, 90), (91, 150)]));
-    let kept = surplus(&catalog, 1).kept_files;
+    let kept = surplus(&catalog, 1, None).kept_files;
     assert!(kept.contains(&Digest([200; 32])) && kept.contains(&Digest([0; 32])) && !kept.contains(&Digest([100; 32])));
     // A fork behind the kept backup needs it; one before it is nobody's.
     lane(&mut catalog, &[first(A), fork(B, A, 250)], &[(251, 280)]);
@@ -179,6 +184,21 @@ fn what_leads_to_no_kept_backup_goes() {
         (vec![100], vec![(1, 90), (91, 150), (121, 180)]),
         "what is younger may become a backup's"
     );
+}
+
+#[test]
+fn a_backup_of_a_clock_that_was_ahead_is_not_kept_instead_of_the_one_just_made() {
+    let mut catalog = simple();
+    catalog.backups[1].made_ms = 99_000;
+    let chain = [first(A), fork(B, A, 120)];
+    lane(&mut catalog, &chain, &[(121, 180), (181, 260)]);
+    let made = backup(170, 190, &chain);
+    catalog.backups.push(made.clone());
+    let surplus = surplus(&catalog, 1, Some(&made));
+    let gone: Vec<u64> = surplus.backups.iter().map(|backup| backup.through.0).collect();
+    assert_eq!(gone, [100]);
+    assert!(surplus.chunks.iter().all(|chunk| chunk.history != B || chunk.last <= made.applied), "{surplus:?}");
+    assert!(made.files.iter().all(|file| surplus.kept_files.contains(&file.digest)));
 }
 
 #[test]
@@ -211,7 +231,7 @@ fn whatever_could_be_restored_from_a_kept_backup_still_can() {
         }
         catalog.backups.sort_by_key(|backup| (backup.made_ms, backup.through));
         let keep = 1 + random.below(2) as usize;
-        let surplus = surplus(&catalog, keep);
+        let surplus = surplus(&catalog, keep, None);
         let mut after = catalog.clone();
         after.backups.retain(|backup| !surplus.backups.contains(backup));
         for lane in after.lanes.values_mut() {

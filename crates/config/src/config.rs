@@ -90,6 +90,14 @@ pub struct Compactions {
     pub interval: Option<CompactInterval>,
 }
 
+/// How long the log is kept beyond what recovery needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    pub bytes: u64,
+    /// 0 = any age.
+    pub age_s: u64,
+}
+
 impl Compactions {
     fn read(fields: &mut Fields) -> Compactions {
         Compactions {
@@ -216,9 +224,7 @@ pub struct Config {
     pub engine: Engine,
     pub durability: Durability,
     pub log_segment_bytes: u64,
-    pub log_retention_bytes: u64,
-    /// 0 = any age.
-    pub log_retention_age_s: u64,
+    pub log_retention: Retention,
     pub flush_log_bytes: u64,
     pub memtable_size: Size,
     pub row_cache_size: Size,
@@ -456,8 +462,7 @@ impl Config {
             engine: fields.choice("engine", ENGINES),
             durability: fields.choice("durability", DURABILITIES),
             log_segment_bytes: fields.bytes("log-segment-size"),
-            log_retention_bytes: fields.bytes("log-retention-size"),
-            log_retention_age_s: fields.int("log-retention-age"),
+            log_retention: fields.retention(),
             flush_log_bytes: fields.bytes("flush-log-bytes"),
             memtable_size: fields.size("memtable-size"),
             row_cache_size: fields.size("row-cache-size"),
@@ -663,6 +668,10 @@ impl<'a> Fields<'a> {
             Value::Text(text) => text.clone(),
             other => unreachable!("{name} is a text, not {other:?}"),
         }
+    }
+
+    fn retention(&mut self) -> Retention {
+        Retention { bytes: self.bytes("log-retention-size"), age_s: self.int("log-retention-age") }
     }
 
     fn archive(&mut self) -> Archive {

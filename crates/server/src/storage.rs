@@ -126,7 +126,7 @@ pub fn open_through(
         }
         // A member acknowledges what is on its disk, and nothing else.
         options.log.durability = haypile_log::Durability::Fsync;
-        if config.log_retention_bytes == 0 {
+        if config.log_retention.bytes == 0 {
             options.log.retention.bytes = GROUP_LOG_BYTES;
         }
     }
@@ -175,8 +175,8 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
     log.segment_bytes = config.log_segment_bytes;
     log.durability = log_durability(config.durability);
     log.unsynced_bytes_max = budget.unsynced;
-    log.retention.bytes = config.log_retention_bytes;
-    log.retention.age_ms = if config.log_retention_age_s == 0 { u64::MAX } else { config.log_retention_age_s * 1000 };
+    log.retention.bytes = config.log_retention.bytes;
+    log.retention.age_ms = if config.log_retention.age_s == 0 { u64::MAX } else { config.log_retention.age_s * 1000 };
     let reserve = Reserve::at(log.files.clone(), datadir::reserve_file(&config.dir));
     StoreOptions {
         log,

@@ -53,7 +53,7 @@ const TABLE: [Section; 24] = [
     section("clients", "Clients", clients::FIELDS),
     section("memory", "Memory", memory::FIELDS),
     section("persistence", "Persistence", persistence::FIELDS),
-    unusual("archive", "Archive", archive::FIELDS),
+    hidden("archive", "Archive", archive::FIELDS),
     section("stats", "Stats", stats::FIELDS),
     section("replication", "Replication", replication::FIELDS),
     hidden("raft", "Raft", group::FIELDS),

@@ -3,11 +3,12 @@
 
 use super::digests::Digests;
 use super::latest::now_ms;
-use super::place::key_of;
+use super::position;
+use super::session::open;
 use super::{Archiver, LOOK};
 use crate::backups::{Backups, check_room};
 use crate::datadir;
-use haypile_archive::{Archive, BackupFile, Digest, Manifest, place_of, surplus};
+use haypile_archive::{Archive, BackupFile, Digest, Manifest, surplus};
 use haypile_config::Archive as Wanted;
 use haypile_log::HistoryStart;
 use std::collections::HashSet;
@@ -78,9 +79,11 @@ impl Archiver {
         if wanted.to.is_empty() {
             return Err("there is no archive any more".into());
         }
-        let place = place_of(&wanted.to, &wanted.options, &self.goes_on)?;
-        let archive = Archive::open_or_begin(place, key_of(wanted.key_file.as_deref())?);
-        let archive = archive.map_err(|error| error.to_string())?;
+        let known = position::read(&self.engine.settings.config().dir).filter(|known| known.place == wanted.to);
+        let archive = open(self, wanted, known.as_ref())?;
+        if known.is_some_and(|known| !known.archive.is_empty() && known.archive != archive.id()) {
+            return Err(format!("another archive is at {} now", archive.name()));
+        }
         let (manifest, paths) = self.checkpoint(dir)?;
         self.engine.archiving.note(|facts| facts.backup.bytes = manifest.bytes());
         self.send_missing(&archive, &manifest, &paths)?;
@@ -186,17 +189,15 @@ fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> 
     if !catalog.backups.contains(made) {
         return Err("the backup that was just made is not among those that are there".into());
     }
-    let surplus = surplus(&catalog, keep);
-    // A clock that was wrong may have made another one the newest.
-    for backup in surplus.backups.iter().filter(|backup| *backup != made) {
+    let surplus = surplus(&catalog, keep, Some(made));
+    for backup in &surplus.backups {
         archive.remove(&backup.object()).map_err(failed)?;
         tracing::info!("backup {} is removed from the archive: there are newer ones", backup.name());
     }
     for chunk in &surplus.chunks {
         archive.remove(&chunk.to_string()).map_err(failed)?;
     }
-    let of_made = made.files.iter().map(|file| &file.digest);
-    let kept: HashSet<String> = archive.objects_of(surplus.kept_files.iter().chain(of_made)).collect();
+    let kept: HashSet<String> = archive.objects_of(&surplus.kept_files).collect();
     let now_ms = now_ms();
     for (name, listed) in &files {
         if !kept.contains(name) && now_ms.saturating_sub(listed.modified_ms) > FILE_AGE_MS {

@@ -8,7 +8,8 @@ use haypile_log::Index;
 pub struct Latest {
     pub name: String,
     pub made_ms: u64,
-    pub through: Index,
+    /// The furthest record of all backups that lead on: that of another one, where a clock was wrong.
+    pub furthest: Index,
 }
 
 /// Returns the newest backup that leads to where a chain ends.
@@ -16,8 +17,11 @@ pub struct Latest {
 /// # Errors
 /// The place refuses.
 pub fn latest(archive: &Archive, chain: &Chain) -> Result<Option<Latest>, Error> {
-    let newest = archive.newest_backup(&|backup| chain.leads_from(backup.history(), backup.through))?;
-    Ok(newest.map(|backup| Latest { name: backup.name(), made_ms: backup.made_ms, through: backup.through }))
+    let mut backups = archive.backups()?;
+    backups.retain(|backup| chain.leads_from(backup.history(), backup.through));
+    let furthest = backups.iter().map(|backup| backup.through).max().unwrap_or_default();
+    let newest = backups.iter().max_by_key(|backup| backup.made_ms);
+    Ok(newest.map(|backup| Latest { name: backup.name(), made_ms: backup.made_ms, furthest }))
 }
 
 /// The wall clock in milliseconds since 1970.

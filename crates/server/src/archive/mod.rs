@@ -24,7 +24,7 @@ use haypile_store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pause before an archive that failed is tried again: at first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
@@ -79,13 +79,15 @@ impl Archiver {
         let log = store.log();
         let chain = Chain::new(log.histories().starts());
         let known = position::read(&config.dir).filter(|known| known.place == wanted.to);
-        let known = known.and_then(|known| known.in_chain(&chain).map(|(_, through)| through));
+        let id = known.as_ref().map_or(String::new(), |known| known.archive.clone());
+        // What the archive has beyond the log is another server's, which this one follows.
+        let known = known.and_then(|known| known.in_chain(&chain).map(|(_, through)| through.min(log.last())));
         let held = known.and_then(|through| log.hold_after(through));
         state.hold = Some(held.unwrap_or_else(|| {
             // From here on nothing goes before it is archived, whether or not the archive can be reached.
             let (hold, oldest) = hold_all(log);
             if known.is_none() {
-                self.note_position(store, &wanted.to, "", oldest);
+                self.note_position(store, &wanted.to, &id, oldest);
             }
             hold
         }));
@@ -149,8 +151,8 @@ impl Archiver {
 
     /// Waits before what failed is tried again, and keeps to the bound on the log meanwhile.
     fn rest(&self, time: Duration, wanted: &Wanted) {
-        let until = std::time::Instant::now() + time;
-        while self.goes_on() && std::time::Instant::now() < until && self.wanted() == *wanted {
+        let until = Instant::now() + time;
+        while self.goes_on() && Instant::now() < until && self.wanted() == *wanted {
             self.bound_log();
             self.wait(LOOK.min(time));
         }
@@ -239,6 +241,7 @@ impl Archiver {
         self.engine.archiving.note(|facts| {
             (facts.state, facts.failure) = ("failing", why);
             facts.failures += 1;
+            facts.waiting.get_or_insert_with(Instant::now);
         });
     }
 

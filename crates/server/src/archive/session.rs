@@ -39,6 +39,8 @@ pub struct Session<'a> {
     asked: Option<Instant>,
     /// Whether records were let go of behind the newest backup.
     lacks_records: bool,
+    /// Whether this server has written since it leads.
+    has_written: bool,
 }
 
 impl<'a> Session<'a> {
@@ -51,12 +53,14 @@ impl<'a> Session<'a> {
         let (generation, version) = (archiver.state().generation, engine.store_version());
         let known = position::read(&engine.settings.config().dir).filter(|known| known.place == wanted.to);
         let archive = open(archiver, wanted, known.as_ref())?;
+        // The last record before the chain, and both before the names: what comes meanwhile may be of another history.
+        let last = archiver.engine.store().map_or(Index(0), |store| store.log().last());
         let chain = archiver.chain().ok_or("the data are not open")?;
         let known = known.filter(|known| known.archive.is_empty() || known.archive == archive.id());
         let known = known.and_then(|known| known.in_chain(&chain));
         let newest = archive.newest_in(&chain, known).map_err(|error| error.to_string())?;
         let newest_backup = latest(&archive, &chain).map_err(|error| error.to_string())?;
-        let found = newest.map(|(at, name)| name.last.min(chain.end(at)));
+        let found = newest.map(|(at, name)| name.last.min(chain.end(at)).min(last));
         // The archive says how far it has the log; this server's word counts where it has nothing of it. A backup may
         // be further: what leads from an older one to it is archived nevertheless.
         let reached = found.or(known.map(|(_, through)| through));
@@ -80,13 +84,14 @@ impl<'a> Session<'a> {
             version,
             reached: Index(0),
             chunks: None,
-            waiting: None,
+            waiting: engine.archiving.facts().waiting,
             looked: Instant::now(),
             noted: Instant::now(),
             newest_backup,
             backups_made,
             asked: None,
             lacks_records: false,
+            has_written: archiver.writes(),
         };
         session.go_on_behind(reached)?;
         session.look_for_hole(&chain)?;
@@ -127,7 +132,7 @@ impl<'a> Session<'a> {
     /// Finds out whether records are missing between the newest backup and what is archived: then another one is due.
     fn look_for_hole(&mut self, chain: &Chain) -> Result<(), String> {
         let Some(backup) = &self.newest_backup else { return Ok(()) };
-        let reach = self.archive.reach(chain, backup.through).map_err(|error| error.to_string())?;
+        let reach = self.archive.reach(chain, backup.furthest).map_err(|error| error.to_string())?;
         self.lacks_records = reach < self.reached;
         if self.lacks_records {
             let hole = (reach.next(), self.reached);
@@ -145,14 +150,26 @@ impl<'a> Session<'a> {
         while self.goes_on() {
             let writes = self.archiver.writes();
             let state = if writes { "writing" } else { "watching" };
+            // What failed has to succeed before the archive counts as well again.
+            let waits = self.waiting.is_some() && writes;
             self.archiver.engine.archiving.note(|facts| {
-                if facts.state != state {
-                    (facts.state, facts.failure) = (state, String::new());
+                let is_failing = !facts.failure.is_empty() && waits;
+                facts.state = if is_failing { "failing" } else { state };
+                if !is_failing {
+                    facts.failure.clear();
                 }
             });
+            if writes && !std::mem::replace(&mut self.has_written, writes) {
+                self.find_backup()?;
+                let chain = self.archiver.chain().ok_or("the data are not open")?;
+                self.look_for_hole(&chain)?;
+            }
             match writes {
                 true => self.write(pause)?,
-                false => self.watch()?,
+                false => {
+                    self.has_written = false;
+                    self.watch()?;
+                }
             }
             self.archiver.bound_log();
             self.want_backup(writes)?;
@@ -206,9 +223,12 @@ impl<'a> Session<'a> {
                         self.chunks = None;
                         return Err(error.to_string());
                     }
+                    // A directory that was unmounted takes chunks as well.
+                    self.archive.is_still_there().map_err(|error| error.to_string())?;
                     *pause = RETRY;
                     self.advance(chunk.last);
                     self.archiver.engine.archiving.note(|facts| {
+                        facts.failure.clear();
                         facts.chunks += 1;
                         facts.bytes += chunk.bytes.len() as u64;
                     });
@@ -228,12 +248,16 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         self.looked = Instant::now();
+        let last = self.archiver.engine.store().map_or(Index(0), |store| store.log().last());
         let chain = self.archiver.chain().ok_or("the data are not open")?;
         let known = (0..chain.starts().len()).rfind(|at| chain.starts()[*at].after() <= self.reached);
         let newest = self.archive.newest_in(&chain, known.map(|at| (at, self.reached)));
         if let Some((at, name)) = newest.map_err(|error| error.to_string())? {
-            let last = self.archiver.engine.store().map_or(Index(0), |store| store.log().last());
-            self.advance(name.last.min(chain.end(at)).min(last).max(self.reached));
+            let through = name.last.min(chain.end(at)).min(last).max(self.reached);
+            if through > self.reached {
+                self.waiting = None;
+                self.advance(through);
+            }
         }
         let last = self.archiver.engine.store().map_or(Index(0), |store| store.archivable());
         self.waiting = if last > self.reached { Some(*self.waiting.get_or_insert_with(Instant::now)) } else { None };
@@ -280,6 +304,13 @@ impl<'a> Session<'a> {
             let chain = self.archiver.chain().ok_or("the data are not open")?;
             self.look_for_hole(&chain)?;
         }
+        let is_under_way = {
+            let state = self.archiver.state();
+            state.backs_up || state.wants_backup
+        };
+        if is_under_way {
+            return Ok(());
+        }
         let interval_ms = self.wanted.backup_interval_s.saturating_mul(1000);
         // A backup of the future is one of a clock that was wrong; this process makes one for it, and no more.
         let has_made = self.backups_made > 0;
@@ -321,7 +352,7 @@ impl<'a> Session<'a> {
 }
 
 /// Opens an archive; begins one where there is none and this server knows of none.
-fn open(archiver: &Archiver, wanted: &Wanted, known: Option<&Position>) -> Result<Archive, String> {
+pub(super) fn open(archiver: &Archiver, wanted: &Wanted, known: Option<&Position>) -> Result<Archive, String> {
     let place = place_of(&wanted.to, &wanted.options, &archiver.goes_on)?;
     let key = key_of(wanted.key_file.as_deref())?;
     let expects_one = known.is_some_and(|known| !known.archive.is_empty());
