@@ -198,6 +198,37 @@ mod tests {
     }
 
     #[test]
+    fn whatever_has_the_right_checksum_is_refused_or_comes_back() {
+        let text = manifest().text();
+        let body = &text[..text.rfind("end ").expect("it has an end")];
+        let mut random = haypile_log::testing::Random(1);
+        let mut taken = 0;
+        for _ in 0..20_000 {
+            let mut bytes = body.as_bytes().to_vec();
+            for _ in 0..=random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(4) {
+                    0 => bytes[at] = b"0123456789abcdef \n/.-"[random.below(21) as usize],
+                    1 => drop(bytes.drain(at..(at + random.below(40) as usize).min(bytes.len()))),
+                    2 => bytes.insert(at, b"0 \n9"[random.below(4) as usize]),
+                    _ => bytes.extend_from_within(at..),
+                }
+                if bytes.is_empty() {
+                    bytes.push(b'\n');
+                }
+            }
+            let body = String::from_utf8(bytes).expect("it is ASCII");
+            let sealed = format!("{body}end {}\n", digest_of(body.as_bytes()));
+            if let Ok(parsed) = Manifest::parse(&sealed) {
+                taken += 1;
+                assert_eq!(Manifest::parse(&parsed.text()).as_ref(), Ok(&parsed));
+                assert!(parsed.files.iter().all(|file| is_inside(&file.path)), "{sealed}");
+            }
+        }
+        assert!(taken > 100, "{taken} were taken");
+    }
+
+    #[test]
     fn no_file_of_a_manifest_lies_outside() {
         for path in ["/etc/passwd", "base/../../x", "base", "base/", "../base/x", "log//../x", "HAYPILE", ""] {
             let mut manifest = manifest();
