@@ -90,7 +90,7 @@ impl Archive {
     /// Opens the archive of a place, or begins one where there is none.
     ///
     /// # Errors
-    /// Those of `open`, or it cannot be written.
+    /// The errors of `open`, or that the place cannot be written to.
     pub fn open_or_begin(place: Arc<dyn Place>, key: Option<Key>) -> Result<Archive, Error> {
         match Archive::open(place.clone(), key.clone()) {
             Err(Error::NoArchive(_)) => {}
@@ -188,7 +188,7 @@ impl Archive {
     /// Reads a chunk of the log.
     ///
     /// # Errors
-    /// It is missing or damaged, or says of itself what its name does not.
+    /// The chunk is missing or damaged, or says of itself what its name does not.
     pub fn get_chunk(&self, name: &ChunkName) -> Result<ChunkRecords, Error> {
         let object = name.to_string();
         let records = ChunkRecords::new(self.get_whole(&object, CHUNK_BYTES_MAX)?);
@@ -218,7 +218,7 @@ impl Archive {
     /// Reads a file of a backup; hands its bytes to `take`.
     ///
     /// # Errors
-    /// It is missing or damaged, or `take` failed; what was taken is of no use.
+    /// The file is missing or damaged, or `take` failed; what was taken is of no use.
     pub fn get_file(&self, file: &BackupFile, take: &mut dyn FnMut(&[u8]) -> Result<(), String>) -> Result<(), Error> {
         let object = self.object_of(file.digest);
         let (mut context, mut bytes) = (Context::new(&SHA256), 0);
@@ -303,7 +303,7 @@ impl Archive {
             match self.get_manifest(&listed.name) {
                 Ok(manifest) => catalog.backups.push(manifest),
                 Err(Error::Damaged(name, why)) => catalog.strange.push((name, why)),
-                // It went meanwhile.
+                // The backup went meanwhile.
                 Err(Error::Missing(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -394,7 +394,7 @@ impl Archive {
             };
             let names = self.place.list(&ChunkName::prefix(history), &after)?;
             let names = names.iter().filter_map(|listed| ChunkName::parse(&listed.name));
-            // What lies behind the place where the chain left a history is another one's.
+            // Records behind the place where the chain left a history are another one's.
             if let Some(last) = names.filter(|name| name.first <= chain.end(at)).max_by_key(|name| name.last) {
                 return Ok(Some((at, last)));
             }
@@ -463,7 +463,7 @@ impl Archive {
 /// Returns the checksum of a file's content, and its bytes.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn digest_file(file: &mut dyn Read) -> std::io::Result<(Digest, u64)> {
     let (mut context, mut bytes, mut buf) = (Context::new(&SHA256), 0, vec![0; 256 << 10]);
     loop {

@@ -6,6 +6,7 @@
 //! server was started on holds that server's data, and is neither counted nor removed.
 
 use crate::datadir::{self, sync_dir};
+use haypile_archive::backup_time;
 use haypile_config::{Config, Settings};
 use haypile_engine::{Archive, Made};
 use haypile_store::{BackedUp, Store};
@@ -43,10 +44,7 @@ struct Name {
 
 impl Name {
     fn new(unix_s: u64, index: u64) -> Name {
-        let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        Name { time: format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z"), index }
+        Name { time: backup_time(unix_s * 1000), index }
     }
 
     fn parse(name: &str) -> Option<Name> {
@@ -61,24 +59,6 @@ impl Name {
     fn text(&self) -> String {
         format!("{}-{}", self.time, self.index)
     }
-}
-
-/// Returns year, month and day of a day since 1970, in the Gregorian calendar.
-fn date(days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut year, mut day) = (1970, days);
-    while day >= 365 + u64::from(is_leap(year)) {
-        day -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    for (month, length) in (1..).zip([31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
-        if day < length {
-            return (year, month, day + 1);
-        }
-        day -= length;
-    }
-    unreachable!("the days of a year fit its months")
 }
 
 impl Backups {

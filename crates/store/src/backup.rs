@@ -40,7 +40,11 @@ impl Store {
         if !goes_on() {
             return Err("it was broken off".into());
         }
-        let (index, applied) = (self.backup_end(), Index(self.applied.load(Ordering::Acquire)));
+        // A generation that has just gone into the base, and so may be in the copy, is not counted as applied before the
+        // row cache knows of it.
+        let frozen = self.frozen.lock().as_ref().map(|frozen| frozen.index);
+        let applied = frozen.unwrap_or(Index(self.applied.load(Ordering::Acquire)));
+        let index = self.backup_end();
         self.log.sync_through(index).map_err(|error| error.to_string())?;
         let exported = self.log.export(&hold, index, log, goes_on).map_err(|error| error.to_string())?;
         // The base may have got further since the checkpoint; the backup need not.

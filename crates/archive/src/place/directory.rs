@@ -43,7 +43,7 @@ impl Directory {
         match written {
             Ok(()) => Ok(aside),
             Err(error) => {
-                // What cannot be removed now is no object either.
+                // A file that cannot be removed now is no object either.
                 let _ = fs::remove_file(&aside);
                 Err(error)
             }
@@ -131,7 +131,7 @@ fn gather(dir: &Path, prefix: &str, after: &str, found: &mut Vec<Listed>) -> Res
         let Some(file_name) = file_name.to_str().filter(|name| !name.starts_with('.')) else { continue };
         let name = format!("{prefix}{file_name}");
         let about = match entry.metadata() {
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             about => about.map_err(failed(&entry.path()))?,
         };

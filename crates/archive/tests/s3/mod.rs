@@ -78,6 +78,8 @@ pub struct Between {
     pub address: SocketAddr,
     /// The way, and its number.
     state: Arc<(AtomicU64, AtomicU64)>,
+    /// Pieces that have come to the network.
+    pieces: Arc<AtomicU64>,
 }
 
 impl Between {
@@ -86,6 +88,8 @@ impl Between {
         let address = listener.local_addr().expect("it is bound");
         let state: Arc<(AtomicU64, AtomicU64)> = Arc::default();
         let of_thread = state.clone();
+        let pieces: Arc<AtomicU64> = Arc::default();
+        let counted = pieces.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if way(&of_thread) == Network::Refusing {
@@ -95,12 +99,17 @@ impl Between {
                 let pairs = [(client.try_clone(), server.try_clone(), true), (Ok(server), Ok(client), false)];
                 for (from, to, is_request) in pairs {
                     let (Ok(from), Ok(to)) = (from, to) else { continue };
-                    let state = of_thread.clone();
-                    std::thread::spawn(move || carry(from, to, &state, is_request));
+                    let (state, pieces) = (of_thread.clone(), counted.clone());
+                    std::thread::spawn(move || carry(from, to, &state, &pieces, is_request));
                 }
             }
         });
-        Between { address, state }
+        Between { address, state, pieces }
+    }
+
+    /// Returns how many pieces have come to the network.
+    pub fn pieces(&self) -> u64 {
+        self.pieces.load(Ordering::SeqCst)
     }
 
     pub fn set(&self, network: Network) {
@@ -125,10 +134,11 @@ fn way(state: &(AtomicU64, AtomicU64)) -> Network {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, state: &(AtomicU64, AtomicU64), is_request: bool) {
+fn carry(mut from: TcpStream, mut to: TcpStream, state: &(AtomicU64, AtomicU64), pieces: &AtomicU64, is_request: bool) {
     let (mut buf, mut carried) = (vec![0; 16 << 10], 0);
     while let Ok(read) = from.read(&mut buf) {
         carried += read as u64;
+        pieces.fetch_add(1, Ordering::SeqCst);
         match way(state) {
             Network::Good => {}
             Network::Refusing => break,

@@ -32,9 +32,9 @@ impl Archiver {
         remove(&dir);
         while self.goes_on() {
             let is_wanted = {
-                let mut state = self.state();
-                let is_wanted = std::mem::take(&mut state.wants_backup);
-                state.backs_up = is_wanted;
+                let mut orders = self.orders();
+                let is_wanted = std::mem::take(&mut orders.wants_backup);
+                orders.backs_up = is_wanted;
                 is_wanted
             };
             if !is_wanted {
@@ -54,8 +54,8 @@ impl Archiver {
             {
                 tracing::error!("a backup did not get to the archive: {why}");
             }
-            let mut state = self.state();
-            state.backs_up = false;
+            let mut orders = self.orders();
+            orders.backs_up = false;
             self.engine.archiving.note(|facts| {
                 facts.backup.is_running = false;
                 match made {
@@ -208,7 +208,7 @@ fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> 
 }
 
 /// Returns the files below a directory.
-fn files_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn files_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;

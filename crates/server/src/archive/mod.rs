@@ -36,7 +36,10 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The part of a server that writes to an archive.
 pub struct Archiver {
     engine: Arc<Engine>,
+    /// Held while a file is written: no event loop takes it.
     state: Mutex<State>,
+    /// Held for moments.
+    orders: Mutex<Orders>,
     changed: Condvar,
     /// False once the server stops: whatever waits for a place ends.
     goes_on: Arc<AtomicBool>,
@@ -48,11 +51,16 @@ struct State {
     hold: Option<Hold>,
     /// Rises with each store that was opened: what belongs to another one changes neither the hold nor the position.
     generation: u64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The backup that is to be made.
+#[derive(Default)]
+struct Orders {
     /// A backup is to be made.
     wants_backup: bool,
     /// One is being made.
     backs_up: bool,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl Archiver {
@@ -60,6 +68,7 @@ impl Archiver {
         Arc::new(Archiver {
             engine: engine.clone(),
             state: Mutex::default(),
+            orders: Mutex::default(),
             changed: Condvar::new(),
             goes_on: Arc::new(AtomicBool::new(true)),
         })
@@ -127,7 +136,10 @@ impl Archiver {
     pub fn close(&self) {
         self.goes_on.store(false, Ordering::Release);
         let threads = std::mem::take(&mut self.state().threads);
-        self.changed.notify_all();
+        {
+            let _orders = self.orders();
+            self.changed.notify_all();
+        }
         // A thread that panicked has ended the process already.
         threads.into_iter().for_each(|thread| _ = thread.join());
         // The hold stays: the store's last flush lets go of nothing that is not archived.
@@ -137,15 +149,19 @@ impl Archiver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn goes_on(&self) -> bool {
         self.goes_on.load(Ordering::Acquire)
     }
 
     /// Waits for this long, or until the server stops or something has changed.
     fn wait(&self, time: Duration) {
-        let state = self.state();
+        let orders = self.orders();
         if self.goes_on() {
-            drop(self.changed.wait_timeout(state, time));
+            drop(self.changed.wait_timeout(orders, time));
         }
     }
 
@@ -288,11 +304,11 @@ impl haypile_engine::Archiver for ToArchive {
         if archiver.wanted().to.is_empty() {
             return Err("this server has no archive: 'archive-to' is empty".into());
         }
-        let mut state = archiver.state();
-        if state.wants_backup || state.backs_up {
+        let mut orders = archiver.orders();
+        if orders.wants_backup || orders.backs_up {
             return Err("a backup is on its way to the archive already".into());
         }
-        state.wants_backup = true;
+        orders.wants_backup = true;
         archiver.engine.archiving.note(|facts| facts.backup.is_running = true);
         archiver.changed.notify_all();
         Ok(())

@@ -4,6 +4,7 @@
 //! record by record, out of the backup's part and the chunks behind it, and ends at the moment that was asked for. The
 //! file that makes a data directory of it comes last: what was broken off is none, and is gone on with.
 
+use super::backup::files_below;
 use super::place;
 use crate::datadir;
 use crate::process::set_file_mode;
@@ -116,7 +117,7 @@ fn begin(dir: &Path) -> Result<(), String> {
 /// Fetches the files of the base, and removes what does not belong there.
 fn fetch(archive: &Archive, files: &[&BackupFile], dir: &Path) -> Result<(), String> {
     let wanted: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.path)).collect();
-    for path in all_below(&datadir::base_dir(dir)).map_err(|error| format!("{}: {error}", dir.display()))? {
+    for path in files_below(&datadir::base_dir(dir)).map_err(|error| format!("{}: {error}", dir.display()))? {
         if !wanted.contains(&path) {
             fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
@@ -139,7 +140,7 @@ fn fetch(archive: &Archive, files: &[&BackupFile], dir: &Path) -> Result<(), Str
             while !is_ended.load(Ordering::Acquire) {
                 let done = done.load(Ordering::Relaxed);
                 line.tell(|elapsed| progress("files", done, total, elapsed));
-                std::thread::sleep(LOOK);
+                std::thread::park_timeout(LOOK);
             }
             line.end();
         });
@@ -147,6 +148,7 @@ fn fetch(archive: &Archive, files: &[&BackupFile], dir: &Path) -> Result<(), Str
             fetcher.join().expect("a thread that fetches does not panic");
         }
         is_ended.store(true, Ordering::Release);
+        shows.thread().unpark();
         shows.join().expect("the thread that shows the progress does not panic");
     });
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
@@ -302,18 +304,6 @@ fn finish(dir: &Path, last: Index) -> std::io::Result<()> {
     datadir::mark_backup(dir, Engine::RocksDb, last.0)?;
     fs::remove_file(dir.join(MARK))?;
     datadir::sync_dir(dir)
-}
-
-fn all_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        match entry.metadata()?.is_dir() {
-            true => found.extend(all_below(&entry.path())?),
-            false => found.push(entry.path()),
-        }
-    }
-    Ok(found)
 }
 
 /// Returns a directory and those below it, each behind the one that it is in.

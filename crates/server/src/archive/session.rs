@@ -305,8 +305,8 @@ impl<'a> Session<'a> {
             self.look_for_hole(&chain)?;
         }
         let is_under_way = {
-            let state = self.archiver.state();
-            state.backs_up || state.wants_backup
+            let orders = self.archiver.orders();
+            orders.backs_up || orders.wants_backup
         };
         if is_under_way {
             return Ok(());
@@ -325,9 +325,9 @@ impl<'a> Session<'a> {
             // Another server may have made one since.
             self.find_backup()?;
             let is_due = self.lacks_records || self.newest_backup.as_ref().is_none_or(is_old);
-            let mut state = self.archiver.state();
-            if is_due && !state.backs_up && !state.wants_backup {
-                state.wants_backup = true;
+            let mut orders = self.archiver.orders();
+            if is_due && !orders.backs_up && !orders.wants_backup {
+                orders.wants_backup = true;
                 self.asked = Some(Instant::now());
                 self.archiver.changed.notify_all();
             }
