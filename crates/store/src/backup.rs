@@ -40,8 +40,8 @@ impl Store {
         if !goes_on() {
             return Err("it was broken off".into());
         }
-        // A generation that has just gone into the base, and so may be in the copy, is not counted as applied before the
-        // row cache knows of it.
+        // A generation that has just gone into the base, and so may be in the copy, is not counted as applied before
+        // the row cache knows of it.
         let frozen = self.frozen.lock().as_ref().map(|frozen| frozen.index);
         let applied = frozen.unwrap_or(Index(self.applied.load(Ordering::Acquire)));
         let index = self.backup_end();
