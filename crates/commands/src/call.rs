@@ -27,7 +27,7 @@ pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
     let answer = match entry.command.body {
         Body::Txn(run) => host
             .in_transaction(&mut |txn| {
-                let (before, database) = (statement::begin(txn), txn.database());
+                let (before, database) = (statement::begin(txn, entry, args)?, txn.database());
                 let reply = run(txn, args)?;
                 statement::end(txn, before, database, entry, args);
                 Ok(reply)
@@ -35,7 +35,7 @@ pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
             .map(Answer::from),
         Body::Wait(run) => host
             .in_transaction(&mut |txn| {
-                let before = statement::begin(txn);
+                let before = statement::begin(txn, entry, args)?;
                 let tried = run(txn, args)?;
                 statement::end_waiting(txn, before);
                 Ok(tried.at_once())

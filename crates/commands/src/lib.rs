@@ -9,7 +9,9 @@
 pub mod table;
 
 pub mod args;
+mod before;
 pub mod call;
+pub mod changes;
 mod command_id;
 pub mod error;
 pub mod flags;
@@ -55,7 +57,9 @@ pub use host::Host;
 pub use lookup::{Entry, Table};
 pub use names::is_http;
 pub use server::acl::wrong_rule;
-pub use table::{Access, Awaited, Begin, Body, Command, Control, ElementArgs, Find, Flag, KeySpec, Selects, Tried};
+pub use table::{
+    Access, Awaited, Begin, Body, Command, Control, ElementArgs, Find, Flag, Group, KeySpec, Selects, Tried,
+};
 pub use table::{host, lookup};
 
 /// The version of Redis that clients are told: commands and replies are those of 7.2, and fields of hashes have
@@ -106,6 +110,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         session::pubsub::COMMANDS,
         server::COMMANDS,
         server::backup::COMMANDS,
+        changes::COMMANDS,
         server::compact::COMMANDS,
         server::slowlog::COMMANDS,
         server::latency::COMMANDS,

@@ -9,32 +9,70 @@
 //! does, all of this is one look at a flag.
 
 use crate::args::Args;
+use crate::before;
 use crate::error::Result;
 use crate::lookup::Entry;
 use crate::transfer;
 use haypile_resp::write;
-use haypile_store::{Before, Key, STATEMENTS_BYTES_MAX, Txn, Unstated};
+use haypile_store::{Before, Key, NOTE, STATEMENTS_BYTES_MAX, Txn, Unstated};
 use haypile_types::key;
 use smallvec::SmallVec;
 
+/// The beginning of a command, where it is stated.
+pub struct Stating {
+    before: Before,
+    /// The note of what there was before the command.
+    note: Option<Vec<u8>>,
+}
+
 /// Begins a command's part of the transaction, if it is to be stated.
+///
+/// # Errors
+/// What there is before it is to be noted, and cannot be read.
 #[inline]
-pub fn begin(txn: &mut Txn<'_>) -> Option<Before> {
-    if txn.states() { Some(txn.begin_statement()) } else { None }
+pub fn begin(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>) -> Result<Option<Stating>> {
+    let note = match txn.notes_before() && entry.command.access.writes() {
+        true => before::note(txn, entry, args)?,
+        false => None,
+    };
+    Ok(if txn.states() { Some(Stating { before: txn.begin_statement(), note }) } else { None })
+}
+
+/// As `begin`, of what happens by itself.
+#[inline]
+pub fn begin_unasked(txn: &mut Txn<'_>) -> Option<Stating> {
+    if txn.states() { Some(Stating { before: txn.begin_statement(), note: None }) } else { None }
 }
 
 /// States what a command has done, in its own words if it has not found others.
 #[inline]
-pub fn end(txn: &mut Txn<'_>, before: Option<Before>, database: u32, entry: &Entry, args: Args<'_>) {
-    if let Some(before) = before {
-        state_command(txn, &before, database, entry, args);
+pub fn end(txn: &mut Txn<'_>, stating: Option<Stating>, database: u32, entry: &Entry, args: Args<'_>) {
+    if let Some(stating) = stating {
+        state_command(txn, &stating.before, database, entry, args);
+        end_stating(txn, stating, database);
     }
 }
 
 /// States what a command that may have waited has done: it has found words itself, because nothing that waits is said.
 #[inline]
-pub fn end_waiting(txn: &mut Txn<'_>, before: Option<Before>) {
-    if let Some(before) = before {
+pub fn end_waiting(txn: &mut Txn<'_>, stating: Option<Stating>) {
+    if let Some(stating) = stating {
+        let database = txn.database();
+        end_stating(txn, stating, database);
+    }
+}
+
+/// Adds what comes before the words of the command, and the note that it has none.
+#[cold]
+fn end_stating(txn: &mut Txn<'_>, stating: Stating, database: u32) {
+    let Stating { before, note } = stating;
+    if txn.lacks_words(&before) {
+        txn.state_in(database, 1, |text| text.push(NOTE));
+    }
+    if let Some(note) = note.filter(|_| txn.has_stated(&before)) {
+        txn.state_before(&before, |txn| txn.state_in(database, note.len(), |text| text.extend_from_slice(&note)));
+    }
+    if txn.has_unstated() {
         state_expired(txn, &before);
     }
 }
@@ -48,9 +86,6 @@ fn state_command(txn: &mut Txn<'_>, before: &Before, database: u32, entry: &Entr
         let own = std::iter::once(name).chain(word).map(str::as_bytes);
         let words: SmallVec<[&[u8]; 8]> = own.chain(args.iter_from(1 + usize::from(word.is_some()))).collect();
         state_words(txn, database, words.iter().copied());
-    }
-    if txn.has_unstated() {
-        state_expired(txn, before);
     }
 }
 

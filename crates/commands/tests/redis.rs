@@ -105,6 +105,7 @@ const ADDED_SINCE: &[&str] = &[
     "sunioncard",
     "sdiffcard",
     "archive.backup",
+    "changes.follow",
     "compact",
     "raft.cluster",
     "raft.info",

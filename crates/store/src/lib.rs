@@ -73,8 +73,8 @@ pub use txn::commit::Committed;
 pub use txn::view::View;
 pub use txn::visit::RowPresence;
 pub use txn::{
-    Before, Call, KeyEvent, KeyLocks, Lacking, Lookups, Pins, Presence, Ready, STATEMENTS_BYTES_MAX, Savepoint, Txn,
-    TxnBuffers, UNSAID, Unstated,
+    Before, Call, KeyEvent, KeyLocks, Lacking, Lookups, NOTE, Pins, Presence, Ready, STATEMENTS_BYTES_MAX, Savepoint,
+    Txn, TxnBuffers, UNSAID, Unstated, is_stated,
 };
 pub use value::Value;
 

@@ -21,7 +21,7 @@ use crate::value::Value;
 use crate::watch::Watch;
 use haypile_log::{History, Index, Log};
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The store: a log, a memtable and a base, and the state that they share.
@@ -78,8 +78,10 @@ pub struct Store {
     pub(crate) room: OnceLock<Arc<dyn crate::room::Room>>,
     /// Set when the server stops: a command that runs on the I/O pool ends at its next read or write.
     pub(crate) stops_commands: Arc<AtomicBool>,
-    /// Whether records say what they do (`txn::statements`).
-    pub(crate) states: AtomicBool,
+    /// Why records say what they do, if they do (`txn::statements`).
+    pub(crate) states: AtomicU8,
+    /// Whether they note what there was before.
+    pub(crate) notes_before: AtomicBool,
     pub(crate) is_closed: AtomicBool,
 }
 

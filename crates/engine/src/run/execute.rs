@@ -232,7 +232,9 @@ impl WorkerState {
             (Body::Txn(run), Some(store)) => {
                 self.on_rows(engine, store, session, entry, Once(run, entry), args, located, out)
             }
-            (Body::Wait(run), Some(store)) => self.on_rows(engine, store, session, entry, Try(run), args, located, out),
+            (Body::Wait(run), Some(store)) => {
+                self.on_rows(engine, store, session, entry, Try(run, entry), args, located, out)
+            }
             (Body::Host(_) | Body::Act(_), _) => {
                 self.session_command(engine, store.is_some(), session, entry, args, out)
             }

@@ -195,7 +195,7 @@ fn expire_key(
     let mut txn = store.begin(buffers, call);
     prepare(engine, &mut txn, place, false);
     let mut service = Service::new(engine, store, place);
-    let before = statement::begin(&mut txn);
+    let before = statement::begin_unasked(&mut txn);
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
         statement::end_waiting(&mut txn, before);
         // Whoever watched it after that has seen it as it is from now on.

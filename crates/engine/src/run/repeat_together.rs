@@ -63,7 +63,7 @@ impl WorkerState {
         repeating.begin(session.input_at, session.input_at + end as u64, false);
         let run = |plain: &Plain<'_>| {
             let args = Args::with_keys(plain.args, &keys[plain.keys.clone()]);
-            let before = statement::begin(&mut txn);
+            let Ok(before) = statement::begin(&mut txn, plain.entry, args) else { return false };
             let has_run = (plain.run)(&mut txn, args).is_ok();
             statement::end(&mut txn, before, database, plain.entry, args);
             has_run

@@ -133,7 +133,8 @@ impl<'a> Service<'a> {
     }
 
     fn serve_one(&mut self, txn: &mut Txn<'_>, waiter: Arc<Waiter>) -> Result<(), Stop> {
-        let command = self.engine.table.entry(waiter.command).command;
+        let entry = self.engine.table.entry(waiter.command);
+        let command = entry.command;
         let Body::Wait(run) = command.body else { unreachable!("only blocking commands wait for keys") };
         if txn.repeats() && command.access.writes() {
             // The client came before this server had a master, whose data it must not change.
@@ -154,13 +155,17 @@ impl<'a> Service<'a> {
         // From here on it is taken back with the others.
         self.served.push((waiter.clone(), Reply::None));
         let before = txn.savepoint();
-        let stating = statement::begin(txn);
-        let reply = match self.engine.permit(&waiter, args).and_then(|()| run(txn, args)) {
-            Ok(Tried::Got(reply)) => {
+        let mut begun = || {
+            self.engine.permit(&waiter, args)?;
+            let stating = statement::begin(txn, entry, args)?;
+            Ok((run(txn, args)?, stating))
+        };
+        let reply = match begun() {
+            Ok((Tried::Got(reply), stating)) => {
                 statement::end_waiting(txn, stating);
                 reply
             }
-            Ok(Tried::Nothing(_)) => {
+            Ok((Tried::Nothing(_), _)) => {
                 txn.rollback(before);
                 self.served.pop();
                 if is_real {

@@ -37,30 +37,32 @@ pub(crate) struct Once<'e>(pub TxnFn, pub &'e Entry);
 
 /// A command that waits where it finds nothing.
 #[derive(Clone, Copy)]
-pub(crate) struct Try(pub WaitFn);
+pub(crate) struct Try<'a>(pub WaitFn, pub &'a Entry);
 
 impl Runs for Once<'_> {
     #[inline]
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
-        let (before, database) = (statement::begin(txn), txn.database());
-        *reply = (self.0)(txn, args);
-        if reply.is_ok() {
+        let begun = statement::begin(txn, self.1, args);
+        *reply = begun.and_then(|before| {
+            let database = txn.database();
+            let reply = (self.0)(txn, args)?;
             statement::end(txn, before, database, self.1, args);
-        }
+            Ok(reply)
+        });
         true
     }
 }
 
-impl Runs for Try {
+impl Runs for Try<'_> {
     #[inline]
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
-        let before = statement::begin(txn);
-        match (self.0)(txn, args) {
-            Ok(Tried::Got(got)) => {
+        let begun = statement::begin(txn, self.1, args);
+        match begun.and_then(|before| Ok(((self.0)(txn, args)?, before))) {
+            Ok((Tried::Got(got), before)) => {
                 statement::end_waiting(txn, before);
                 *reply = Ok(got);
             }
-            Ok(Tried::Nothing(_)) => return false,
+            Ok((Tried::Nothing(_), _)) => return false,
             Err(error) => *reply = Err(error),
         }
         true

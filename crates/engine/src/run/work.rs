@@ -251,8 +251,8 @@ impl Work {
             Work::Block(block) => return block.run(part),
         };
         match part.engine.table.entry(id) {
-            Entry { command: Command { body: Body::Wait(run), .. }, .. } => {
-                self.attempt(part.txn, *run, Args::from(args.as_args())).map(|tried| match tried {
+            entry @ Entry { command: Command { body: Body::Wait(run), .. }, .. } => {
+                self.attempt(part.txn, entry, *run, Args::from(args.as_args())).map(|tried| match tried {
                     Tried::Got(reply) => reply,
                     Tried::Nothing(nothing) => {
                         *awaited = Some((id, args, nothing));
@@ -273,9 +273,9 @@ impl Work {
     }
 
     /// Tries a command that waits where it finds nothing. One that has waited before leaves no trace then.
-    fn attempt(&self, txn: &mut Txn<'_>, run: WaitFn, args: Args<'_>) -> Result<Tried, Error> {
+    fn attempt(&self, txn: &mut Txn<'_>, entry: &Entry, run: WaitFn, args: Args<'_>) -> Result<Tried, Error> {
         let before = matches!(self, Work::Again(..)).then(|| txn.savepoint());
-        let stating = statement::begin(txn);
+        let stating = statement::begin(txn, entry, args)?;
         let tried = run(txn, args)?;
         statement::end_waiting(txn, stating);
         if let (Tried::Nothing(_), Some(before)) = (&tried, before) {

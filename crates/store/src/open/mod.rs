@@ -22,7 +22,7 @@ use crate::watch::Watch;
 use haypile_log::{ADVICE, Closed, HistoryStart, Index, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// The number of stores that this process has opened: a row that was read from one is never taken for a row of another.
 static STORES: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +104,8 @@ impl Store {
             views_bytes: Arc::default(),
             room: std::sync::OnceLock::new(),
             stops_commands: Arc::default(),
-            states: AtomicBool::new(false),
+            states: AtomicU8::new(0),
+            notes_before: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             log: opened.log,
             base: base.clone(),

@@ -24,7 +24,7 @@ pub(crate) mod visit;
 mod visiting;
 mod writes;
 
-pub use statements::{Before, STATEMENTS_BYTES_MAX, UNSAID, Unstated};
+pub use statements::{Before, NOTE, STATEMENTS_BYTES_MAX, UNSAID, Unstated, is_stated};
 pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
@@ -203,6 +203,8 @@ pub struct Txn<'s> {
     pub(crate) repeated: Option<&'s Repeated>,
     /// Whether the record says what its effects do.
     pub(crate) states: bool,
+    /// Whether it notes what there was before.
+    notes_before: bool,
     /// Keys that the transaction has found expired since its last statement.
     unstated: Vec<Unstated>,
     /// The command that runs has nothing to say of what it does.
@@ -283,6 +285,7 @@ impl<'s> Txn<'s> {
             expiry_ms: call.now_ms,
             repeated: None,
             states: store.states() && matches!(call.mode, Mode::Memory | Mode::Disk),
+            notes_before: store.notes_before.load(Ordering::Relaxed),
             unstated: Vec::new(),
             is_silent: false,
             is_unsaid: false,

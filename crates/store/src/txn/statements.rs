@@ -8,7 +8,8 @@
 
 use super::Txn;
 use super::own::OverlayMark;
-use crate::row::Key;
+use crate::databases::is_database_row;
+use crate::row::{Family, Key};
 use crate::store::Store;
 use std::sync::atomic::Ordering;
 
@@ -18,6 +19,10 @@ pub const STATEMENTS_BYTES_MAX: usize = 256 << 20;
 /// The text of the statement that a record, or what is behind it, does something of which nothing is said: who goes by
 /// statements needs all data.
 pub const UNSAID: &[u8] = b"";
+
+/// The first byte of a note: a statement that is none, for those who read the log themselves. A note of this byte alone
+/// says that there is nothing to say of what a command has done.
+pub const NOTE: u8 = b'#';
 
 /// A key that was found expired, or a field of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,21 +36,56 @@ pub struct Unstated {
 #[derive(Clone, Debug)]
 pub struct Before(OverlayMark);
 
+/// The reasons why records say what they do.
+const TOLD: u8 = 1;
+const READ: u8 = 2;
+
+/// Returns whether commands see a change of this row: a record that has one says what it does, if it says anything.
+pub fn is_stated(row: &[u8]) -> bool {
+    Family::of(row) == Some(Family::Meta) || is_database_row(row)
+}
+
 impl Store {
-    /// Has each record from here on say what it does. The caller sees to it that nothing runs.
+    /// Has each record from here on say what it does, for servers that are told so. The caller sees to it that nothing
+    /// runs.
     pub fn begin_to_state(&self) {
-        self.states.store(true, Ordering::Release);
+        self.states.fetch_or(TOLD, Ordering::AcqRel);
     }
 
     /// Ends that.
     pub fn end_to_state(&self) {
-        self.states.store(false, Ordering::Release);
+        self.states.fetch_and(!TOLD, Ordering::AcqRel);
+    }
+
+    /// Returns whether servers are told what records do.
+    #[inline]
+    pub fn is_told(&self) -> bool {
+        self.states.load(Ordering::Relaxed) & TOLD != 0
+    }
+
+    /// Has each record from here on say what it does, or not, for those who read the log themselves. A run that has
+    /// begun before this goes on as it was.
+    pub fn state_for_readers(&self, on: bool) {
+        match on {
+            true => self.states.fetch_or(READ, Ordering::AcqRel),
+            false => self.states.fetch_and(!READ, Ordering::AcqRel),
+        };
+    }
+
+    /// Returns whether records say what they do for those who read the log themselves.
+    pub fn states_for_readers(&self) -> bool {
+        self.states.load(Ordering::Relaxed) & READ != 0
     }
 
     /// Returns whether records say what they do.
     #[inline]
     pub fn states(&self) -> bool {
-        self.states.load(Ordering::Relaxed)
+        self.states.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has statements come with notes of what there was before, or not any more.
+    pub fn note_before(&self, on: bool) {
+        self.notes_before.store(on, Ordering::Relaxed);
     }
 }
 
@@ -54,6 +94,12 @@ impl Txn<'_> {
     #[inline]
     pub fn states(&self) -> bool {
         self.states
+    }
+
+    /// Returns whether a note of what there is before a command is wanted; also of a run that only loads what it reads.
+    #[inline]
+    pub fn notes_before(&self) -> bool {
+        self.notes_before
     }
 
     /// Begins a command.
@@ -95,6 +141,17 @@ impl Txn<'_> {
     pub fn lacks_statement(&self, before: &Before) -> bool {
         let now = self.overlay.mark();
         !self.is_silent && before.0.has_written(&now) && before.0.statements() == now.statements()
+    }
+
+    /// Returns whether the command has said that it has nothing to say of what it has done.
+    pub fn lacks_words(&self, before: &Before) -> bool {
+        let now = self.overlay.mark();
+        self.is_silent && before.0.has_written(&now) && before.0.statements() == now.statements()
+    }
+
+    /// Returns whether something was said since then.
+    pub fn has_stated(&self, before: &Before) -> bool {
+        before.0.statements() != self.overlay.mark().statements()
     }
 
     /// Returns whether keys were found expired that nothing was said of yet.

@@ -32,7 +32,7 @@ impl PubSub for SessionHost<'_, '_> {
             return Err(Error::Stop(Stop::Long));
         };
         self.add_own(kind, channel, &mut audience);
-        let is_stated = || self.engine.store().is_some_and(|store| store.states());
+        let is_stated = || self.engine.store().is_some_and(|store| store.is_told());
         // The messages of a Redis that is followed go on to one that follows this server, as in Redis.
         audience.replicas = is_stated() || self.engine.replication.listeners.any() && !self.engine.is_replica();
         Ok(audience)

@@ -6,8 +6,8 @@ use haypile_commands::host::ClientType;
 use std::sync::Arc;
 
 impl Engine {
-    /// Shows a connection of replication among the clients, until what is returned is dropped. CLIENT KILL calls
-    /// `end`, and so does the end of the user that it is logged in as.
+    /// Shows a connection of replication, or of somebody who follows the changes, among the clients, until what is
+    /// returned is dropped. CLIENT KILL calls `end`, and so does the end of the user that it is logged in as.
     pub fn show_server(
         &self,
         kind: ClientType,
@@ -15,9 +15,13 @@ impl Engine {
         names: &Arc<Names>,
         end: impl Fn() + Send + Sync + 'static,
     ) -> ShownServer<'_> {
-        let replconf = (kind == ClientType::Replica).then(|| self.table.find(b"replconf")).flatten();
+        let command: Option<&[u8]> = match kind {
+            ClientType::Replica => Some(b"replconf"),
+            ClientType::Normal => Some(b"changes.follow"),
+            _ => None,
+        };
         let (id, server) = (self.next_session(), PeerServer { kind, end: Box::new(end) });
-        let command = replconf.map(|entry| entry.id);
+        let command = command.and_then(|name| self.table.find(name)).map(|entry| entry.id);
         let client = Arc::new(Client::of_server(id, 0, peer, self.now_ms(), server, command));
         client.show_names(names);
         self.clients.add(client.clone());

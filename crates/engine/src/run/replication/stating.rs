@@ -28,7 +28,7 @@ impl Engine {
 
     /// Says a message to each Redis that follows, unless the log has no room: a message may get lost.
     pub(crate) fn state_message(&self, kind: Channels, channel: &[u8], text: &[u8]) {
-        if let Some(store) = self.store().filter(|store| store.states()) {
+        if let Some(store) = self.store().filter(|store| store.is_told()) {
             let name: &[u8] = if kind == Channels::Shard { b"SPUBLISH" } else { b"PUBLISH" };
             let _ = store.put_statement(&statement::encode(&[name, channel, text]), Mode::Memory);
         }
@@ -36,7 +36,7 @@ impl Engine {
 
     /// Asks each Redis that follows to say at once how far it has come: unasked, it does once a second.
     pub(crate) fn ask_for_acknowledgements(&self) {
-        if let Some(store) = self.store().filter(|store| store.states()) {
+        if let Some(store) = self.store().filter(|store| store.is_told()) {
             // Where the log has no room, the answer comes within a second.
             let _ = store.put_statement(&statement::encode(&[b"REPLCONF", b"GETACK", b"*"]), Mode::Memory);
         }
@@ -47,7 +47,7 @@ impl Engine {
     /// # Errors
     /// The log has no room.
     pub fn state(&self, words: &[&[u8]]) -> Result<(), String> {
-        let Some(store) = self.store().filter(|store| store.states()) else { return Ok(()) };
+        let Some(store) = self.store().filter(|store| store.is_told()) else { return Ok(()) };
         let said = store.put_statement(&statement::encode(words), Mode::Disk);
         said.map(drop).map_err(|stop| format!("{stop:?}"))
     }

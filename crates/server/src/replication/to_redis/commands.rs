@@ -2,7 +2,7 @@
 
 use haypile_log::{Effect, Index, Kind, effects};
 use haypile_resp::write;
-use haypile_store::UNSAID;
+use haypile_store::{NOTE, UNSAID};
 use std::io::{self, Error, ErrorKind};
 
 /// A place in the stream of commands: behind all that a record says.
@@ -63,7 +63,8 @@ pub fn is_unsaid(error: &Error) -> bool {
 /// Returns the statements of a body, each with its database. A body that is damaged has been refused before.
 fn statements(body: &[u8]) -> impl Iterator<Item = (Option<u32>, &[u8])> {
     effects(body).filter_map(|effect| match effect {
-        Ok(Effect::Statement { database, text }) => Some((database, text)),
+        // Notes are for others.
+        Ok(Effect::Statement { database, text }) if text.first() != Some(&NOTE) => Some((database, text)),
         _ => None,
     })
 }

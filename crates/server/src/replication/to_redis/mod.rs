@@ -13,4 +13,4 @@ pub mod file;
 mod payload;
 mod relay;
 pub mod request;
-mod stream;
+pub mod stream;

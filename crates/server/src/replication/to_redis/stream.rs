@@ -233,7 +233,8 @@ impl Replication {
     /// # Errors
     /// The log has no room.
     fn end_to_state(&self, store: &Store) -> Result<(), Stop> {
-        if store.makes_records() {
+        // Where records go on to say what they do, nobody goes on with the stream all the same: its file goes.
+        if store.makes_records() && !store.states_for_readers() {
             // The thread of a group's messages comes here: it waits for nothing.
             store.put_statement(UNSAID, Mode::Memory)?;
         }
@@ -252,7 +253,7 @@ impl Replication {
 
     /// Ends the stream where a store is about to serve that does not say what it does.
     pub fn expect_stated(&self, store: &Store) {
-        if store.states() || !datadir::stream_file(&self.engine.settings.config().dir).exists() {
+        if store.is_told() || !datadir::stream_file(&self.engine.settings.config().dir).exists() {
             return;
         }
         *self.backlog() = None;
@@ -367,6 +368,6 @@ fn is_on_the_way(histories: &Histories, history: History, index: Index) -> bool 
 }
 
 /// Returns the log's last record that a Redis may be sent: of a group, the last one that it has agreed on.
-pub(super) fn sendable(log: &Log, is_member: bool) -> Index {
+pub fn sendable(log: &Log, is_member: bool) -> Index {
     if is_member { log.confirmed() } else { log.durable() }
 }
