@@ -45,6 +45,8 @@ pub struct Replication {
     pub backlog_ttl_s: u64,
     /// Commands of a Redis that are refused are left out.
     pub skips_refused: bool,
+    /// The words that records have for programs that follow the changes.
+    pub change_stream: ChangeStream,
     /// For Sentinel.
     pub priority: u32,
     pub announced: bool,
@@ -68,6 +70,7 @@ impl Replication {
             log_bytes: fields.bytes("replica-log-size"),
             ping_s: fields.int("repl-ping-replica-period"),
             backlog_ttl_s: fields.int("repl-backlog-ttl"),
+            change_stream: fields.choice("change-stream", CHANGE_STREAMS),
             skips_refused: fields.choice("replica-refused-commands", REFUSED_COMMANDS),
             priority: fields.int("replica-priority"),
             announced: fields.bool("replica-announced"),
@@ -327,6 +330,15 @@ pub enum Engine {
     Memory,
 }
 
+/// The words that records have of what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeStream {
+    No,
+    Yes,
+    /// Also of what there was before.
+    Before,
+}
+
 /// Compression of the base's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -563,6 +575,8 @@ const ON_LATE_REPLICAS: &[(&str, OnLateReplicas)] =
 /// Whether they are left out.
 const REFUSED_COMMANDS: &[(&str, bool)] = &[("stop", false), ("skip", true)];
 const DURABILITIES: &[(&str, Durability)] = &[("os", Durability::Os), ("fsync", Durability::Fsync)];
+const CHANGE_STREAMS: &[(&str, ChangeStream)] =
+    &[("no", ChangeStream::No), ("yes", ChangeStream::Yes), ("before", ChangeStream::Before)];
 const COMPRESSIONS: &[(&str, Compression)] =
     &[("lz4", Compression::Lz4), ("zstd", Compression::Zstd), ("none", Compression::None)];
 

@@ -29,8 +29,8 @@ pub mod words;
 pub use archive::Archive;
 pub use compaction::{CompactInterval, CompactWindow};
 pub use config::{
-    Compression, Config, Durability, Engine, LogFormat, LogLevel, OnLateReplicas, Protected, Rename, Share, Size,
-    Supervised, UserLine,
+    ChangeStream, Compression, Config, Durability, Engine, LogFormat, LogLevel, OnLateReplicas, Protected, Rename,
+    Share, Size, Supervised, UserLine,
 };
 pub use error::ConfigError;
 pub use load::{Loaded, Note, load};

@@ -6,12 +6,14 @@
 mod archive;
 mod export;
 mod import;
+mod log;
 pub mod secrets;
 mod server;
 
 pub use archive::{ArchivePlace, Moment, Restore};
 pub use export::{Export, From};
 pub use import::{Import, Into};
+pub use log::{Follow, LogOf};
 pub use server::{Server, ServerTls};
 
 use std::ffi::OsString;
@@ -23,10 +25,8 @@ use crate::read::CommandLine;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cli {
     Server(CommandLine),
-    /// Print the records of the log in a data directory.
-    Log {
-        dir: PathBuf,
-    },
+    /// Print the records of a log.
+    Log(LogOf),
     /// Verify a data directory, changing nothing.
     Check {
         dir: PathBuf,
@@ -68,6 +68,7 @@ Haypile speaks the Redis protocol, keeps all data on disk in RocksDB, and serves
 Usage:
   haypile server [FILE] [--directive value ...] ...   run a server
   haypile log DIR                                     print the records of a data directory's log
+  haypile log --follow --json [--host HOST]           print what is done to a server's data, as it is done
   haypile check DIR                                   verify a data directory or a backup, changing nothing
   haypile import FILE [--dir DIR]                     import an RDB file of Redis, into a directory or a server
   haypile export FILE --dir DIR                       export an RDB file for Redis, from a directory, a backup or a server
@@ -94,15 +95,6 @@ Examples:
   echo 'port 6380' | haypile server -
 
 SIGTERM and SIGINT stop the server cleanly.
-";
-
-const LOG_HELP: &str = "\
-Prints the records of a log, oldest first, one on a line, and changes nothing. Where a server runs on the directory, what it
-writes meanwhile may be missing.
-
-Usage: haypile log DIR
-
-DIR is a data directory: the `dir` of a server.
 ";
 
 const CHECK_HELP: &str = "\
@@ -139,11 +131,8 @@ impl Cli {
                 Ok(Cli::Text(format!("{VERSION}\n")))
             }
             Some("server") => Ok(Cli::Server(CommandLine::parse(rest))),
-            Some("log") if asks_for_help => Ok(Cli::Text(LOG_HELP.into())),
-            Some("log") => match rest {
-                [dir] => Ok(Cli::Log { dir: dir.into() }),
-                _ => Err(UsageError(format!("haypile log takes one argument.\n\n{LOG_HELP}"))),
-            },
+            Some("log") if asks_for_help => Ok(Cli::Text(format!("{}\n{}", log::HELP, server::TLS_HELP))),
+            Some("log") => Ok(Cli::Log(log::parse(rest)?)),
             Some("check") if asks_for_help => Ok(Cli::Text(CHECK_HELP.into())),
             Some("check") => match rest {
                 [dir] if !dir.as_encoded_bytes().windows(3).any(|part| part == b"://") && !is_archive(dir) => {
@@ -201,7 +190,7 @@ mod tests {
     #[test]
     fn subcommands() {
         assert_eq!(parse(&["server"]), Ok(Cli::Server(CommandLine::default())));
-        assert_eq!(parse(&["log", "/data"]), Ok(Cli::Log { dir: "/data".into() }));
+        assert_eq!(parse(&["log", "/data"]), Ok(Cli::Log(LogOf::Directory { dir: "/data".into(), json: false })));
         is_text(&["--version"], "haypile ");
         is_text(&["--help"], "Haypile speaks");
         is_text(&["server", "--help"], "Runs a server");

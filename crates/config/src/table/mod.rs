@@ -97,6 +97,7 @@ pub static TOPICS: &[Topic] = &[
     Topic { title: "Server and log file", rows: server::ROWS },
     Topic { title: "Storage engine", rows: ours::ROWS },
     Topic { title: "Archive", rows: ours::ARCHIVE },
+    Topic { title: "Change stream", rows: ours::CHANGES },
     Topic { title: "Memory", rows: storage::MEMORY },
     Topic { title: "Persistence as in Redis", rows: storage::PERSISTENCE },
     Topic { title: "Security", rows: security::ROWS },

@@ -19,6 +19,9 @@ pub(crate) const ENGINES: &[(&str, u32)] = &[("rocksdb", 0), ("memory", 1)];
 /// The names and numbers of `crate::config::Compression`.
 pub(crate) const COMPRESSIONS: &[(&str, u32)] = &[("lz4", 0), ("zstd", 1), ("none", 2)];
 
+/// The names and numbers of `crate::config::ChangeStream`.
+pub(crate) const CHANGE_STREAMS: &[(&str, u32)] = &[("no", 0), ("yes", 1), ("before", 2)];
+
 const MIB: u64 = 1 << 20;
 
 pub(super) const ROWS: &[Row] = &[
@@ -75,6 +78,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),
     Row::used("compact-cron", Kind::Text(check_window), "\"\"", "Hours in which a full compaction begins by itself, as COMPACT begins one, and how many percent of the disk have to be free: `02-04/60` every night, `3/02-04/60` on Wednesdays. The hours are those of the system's time zone; what is not done by their end goes on when they come again.").ours(),
     Row::used("compact-interval", Kind::Text(check_interval), "\"\"", "Hours from one full compaction to the next, and how many percent of the disk have to be free: `24/60`. Then `compact-cron` does not count.").ours(),
+];
+
+/// Directives of the change stream.
+pub(super) const CHANGES: &[Row] = &[
+    Row::used("change-stream", Kind::Choice(CHANGE_STREAMS), "no", "Whether each record of the log says what it does, for programs that follow the changes: docs/changes.md. With `before` records have what there was before each change, too.").ours(),
 ];
 
 /// Directives of the archive.
