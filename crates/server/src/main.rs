@@ -27,6 +27,7 @@ mod tls;
 mod unbuffered;
 
 mod archive;
+mod changes;
 mod check;
 mod export;
 mod import;
@@ -37,7 +38,7 @@ mod raft;
 mod remote;
 mod replication;
 
-use haypile_config::cli::Cli;
+use haypile_config::cli::{Cli, LogOf};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -62,7 +63,8 @@ fn main() -> ExitCode {
         Ok(Cli::Restore(what)) => archive::restore::run(&what),
         Ok(Cli::Import(what)) => import::run(&what),
         Ok(Cli::Export(what)) => export::run(&what),
-        Ok(Cli::Log { dir }) => print_log::print(&dir, &mut std::io::stdout().lock()),
+        Ok(Cli::Log(LogOf::Directory { dir, json })) => print_log::print(&dir, json, &mut std::io::stdout().lock()),
+        Ok(Cli::Log(LogOf::Server(what))) => changes::follow::run(&what, &mut std::io::stdout().lock()),
         Ok(Cli::Text(text)) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
         Err(usage) => {
             eprint!("{usage}");

@@ -1,5 +1,7 @@
 //! `haypile log DIR`: the records of a data directory's log, one on a line. Changes nothing.
 
+use crate::changes::{Record, Wanted};
+use haypile_commands::Table;
 use haypile_log::{DiskFiles, DumpEntry, Effect, Origin, dump, effects};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -8,21 +10,43 @@ use std::path::Path;
 /// Bytes of a key that a line shows.
 const SHOWN_BYTES_MAX: usize = 80;
 
-pub fn print(dir: &Path, out: &mut impl Write) -> Result<(), String> {
+/// Prints the log of a directory, as JSON where that is asked for.
+///
+/// # Errors
+/// A text for people.
+pub fn print(dir: &Path, json: bool, out: &mut impl Write) -> Result<(), String> {
     let log = crate::datadir::log_dir(dir);
     if !log.is_dir() {
         return Err(format!("{} is not a data directory of Haypile: there is no log in it", dir.display()));
     }
     let entries =
         dump(&DiskFiles, &log).map_err(|error| format!("the log in {} cannot be read: {error}", log.display()))?;
+    let table = Table::new();
     for entry in entries {
         let entry = entry.map_err(|error| error.to_string())?;
-        if let Err(error) = writeln!(out, "{}", line(&entry)) {
+        let line = match json {
+            true => json_line(&entry, &table)?,
+            false => Some(line(&entry)),
+        };
+        let Some(line) = line else { continue };
+        if let Err(error) = writeln!(out, "{line}") {
             // The reader has closed the pipe: `haypile log DIR | head`.
             return if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error.to_string()) };
         }
     }
     Ok(())
+}
+
+/// Returns what a record has done, as the change stream has it; None if it says nothing and changes no data.
+fn json_line(entry: &DumpEntry, table: &Table) -> Result<Option<String>, String> {
+    let (index, time_ms, kind, body) = match entry {
+        DumpEntry::Record { index, time_ms, kind: Some(kind), body, .. } => (*index, *time_ms, *kind, body),
+        DumpEntry::Damage(damage) => return Err(format!("the log is damaged: {damage}")),
+        _ => return Ok(None),
+    };
+    let wanted = Wanted { before: true, ..Wanted::default() };
+    let json = Record { index, time_ms, kind, body }.json(table, &wanted).map_err(|error| error.to_string())?;
+    Ok(json.map(|json| String::from_utf8_lossy(&json).into_owned()))
 }
 
 fn line(entry: &DumpEntry) -> String {

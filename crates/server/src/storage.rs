@@ -4,7 +4,7 @@
 use crate::datadir;
 use crate::raft::Identity;
 use crate::replication::to_redis::file::kept_after;
-use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
+use haypile_config::{ChangeStream, Compression, Config, Durability, Engine as EngineKind, Size};
 use haypile_engine::Engine;
 use haypile_log::Index;
 use haypile_store::base::Base;
@@ -251,6 +251,7 @@ const FOLLOWED: &[&str] = &[
     "memtable-size",
     "row-cache-size",
     "block-cache-size",
+    "change-stream",
 ];
 
 /// The directives among these that change the budget.
@@ -314,6 +315,10 @@ fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
             let budget = Budget::split(config, &haypile_config::memory::detect());
             store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);
             engine.process.memory_budget.store(budget.total, Ordering::Relaxed);
+        }
+        "change-stream" => {
+            store.note_before(config.replication.change_stream == ChangeStream::Before);
+            store.state_for_readers(config.replication.change_stream != ChangeStream::No);
         }
         _ => {}
     }

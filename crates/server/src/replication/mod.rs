@@ -8,17 +8,18 @@ mod attempt;
 pub mod connect;
 mod copies;
 mod failover;
-mod feed;
+pub mod feed;
 pub mod fetch;
 mod link;
 mod progress;
 mod psync;
-mod send;
-mod state;
+pub mod send;
+pub mod state;
 mod tail;
 pub mod to_redis;
 pub mod wire;
 
+use crate::changes::{self, ChangesFeed};
 use crate::replication::feed::Feed;
 pub use crate::replication::state::Replication;
 use crate::replication::to_redis::feed::RedisFeed;
@@ -75,9 +76,10 @@ impl Replication {
             }
             let feed = Feed { replication: self.clone(), number, socket, read, host, names };
             let name = format!("feed-{number}");
-            let run = move || match Asked::parse(&words) {
-                Some(asked) => RedisFeed { feed, asked }.run(),
-                None => feed.run(&words),
+            let run = move || match (Asked::parse(&words), changes::Asked::parse(&words)) {
+                (Some(asked), _) => RedisFeed { feed, asked }.run(),
+                (None, Some(asked)) => ChangesFeed { feed, asked }.run(),
+                (None, None) => feed.run(&words),
             };
             let thread = std::thread::Builder::new().name(name).spawn(run)?;
             state.feeds.push((kept, thread));

@@ -26,7 +26,7 @@ pub struct Replication {
     pub tls: Arc<Tls>,
     /// The name of this process among those that follow each other.
     pub(super) node: Token,
-    pub(super) progress: Arc<Progress>,
+    pub progress: Arc<Progress>,
     pub(super) copies: Copies,
     state: Mutex<State>,
     pub(super) changed: Condvar,
@@ -111,12 +111,12 @@ impl Replication {
     }
 
     /// Returns a number that changes with the store.
-    pub(super) fn version(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         self.engine.store_version()
     }
 
     /// Whether the store is still the one of this version.
-    pub(super) fn goes_on(&self, version: u64) -> bool {
+    pub fn goes_on(&self, version: u64) -> bool {
         !self.engine_is_closing() && self.version() == version
     }
 
@@ -129,7 +129,7 @@ impl Replication {
     }
 
     /// Says how far a replica is behind, where more of the log is kept for it than may be.
-    pub(super) fn keeps_too_much(&self, store: &Store, hold: &Mutex<Hold>) -> Option<String> {
+    pub fn keeps_too_much(&self, store: &Store, hold: &Mutex<Hold>) -> Option<String> {
         let kept = hold.lock().unwrap_or_else(PoisonError::into_inner).kept_bytes();
         self.is_too_much(store, kept)
     }
