@@ -74,12 +74,11 @@ def begin(connection, place):
     connection.send_command(*words, "DB", 0)
     try:
         _, begun = connection.read_response()
-    except redis.BusyLoadingError:
-        raise
     except redis.ResponseError as why:
-        if place is None:
-            raise
-        raise Lost(why) from why
+        # Any other error is one of a moment, or for people.
+        if str(why).startswith("GONE"):
+            raise Lost(why) from why
+        raise
     begun = json.loads(begun)
     return begun["history"], begun["index"]
 
@@ -101,6 +100,7 @@ def take(index, client, history, record):
     """Reads anew what a record has changed."""
     if record.get("unsaid") or any(change["op"] in WHOLE for change in record["changes"]):
         raise Lost(f"record {record['index']} is about more than keys that it names")
+    # A key that is no text is an object, and not one of those that are indexed.
     keys = {key for change in record["changes"] for key in change["keys"] if isinstance(key, str)}
 
     def put():
@@ -113,8 +113,9 @@ def take(index, client, history, record):
 
 def follow(host, port, path):
     index = Index(path)
-    client = redis.Redis(host=host, port=port, decode_responses=True)
-    stream = redis.Redis(host=host, port=port, decode_responses=True, socket_timeout=10)
+    text = {"decode_responses": True, "encoding_errors": "replace"}
+    client = redis.Redis(host=host, port=port, **text)
+    stream = redis.Redis(host=host, port=port, socket_timeout=60, **text)
     while True:
         connection = None
         try:
@@ -125,8 +126,12 @@ def follow(host, port, path):
                 make_anew(index, client, (history, number))
             while True:
                 kind, message = connection.read_response()
+                message = json.loads(message)
                 if kind == "record":
-                    take(index, client, history, json.loads(message))
+                    take(index, client, history, message)
+                else:
+                    history = message.get("history", history)
+                    index.transaction(lambda: index.move(history, message["index"]))
         except Lost as why:
             print(f"the index is made anew: {why}", file=sys.stderr)
             index.db.execute("DELETE FROM place")

@@ -6,7 +6,7 @@
 //! elements: of a hash fields and values in turn, of a sorted set members and scores.
 
 use crate::args::Args;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lookup::Entry;
 use haypile_resp::write;
 use haypile_store::{Direction, Key, NOTE, Txn};
@@ -24,37 +24,64 @@ const ELEMENTS_MAX: u64 = 128;
 /// Bytes of a value that is noted, at most.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Returns the note of what there is before a command.
+/// Returns the note of what there is before a command. A value that is damaged has none: the command says so, or puts
+/// another one in its place.
 ///
 /// # Errors
-/// The values are on disk, or damaged.
+/// The values are on disk.
 #[cold]
 pub(crate) fn note(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>) -> Result<Option<Vec<u8>>> {
     let mut note = vec![NOTE];
+    let mut before = note.len();
+    // The key that COPY makes may be in another database than the one that is selected.
+    let is_elsewhere = |at: usize| entry.command.name == "copy" && at == 2 && args.len() > 4;
     for (at, spec) in entry.command.keys(args) {
-        if entry.command.changes(spec) {
-            let key = args.key(txn, at);
-            note_key(txn, entry, args, &key, &mut note)?;
+        if !entry.command.changes(spec) || is_elsewhere(at) {
+            continue;
         }
+        let key = args.key(txn, at);
+        let room = txn.note_room().saturating_sub(note.len());
+        match note_key(txn, entry, args, &key, room.min(BYTES_MAX), &mut note) {
+            Err(error @ Error::Stop(_)) => return Err(error),
+            Err(_) => note.truncate(before),
+            Ok(()) => {}
+        }
+        if note.len() > txn.note_room() {
+            note.truncate(before);
+            break;
+        }
+        before = note.len();
     }
-    Ok((note.len() > 1).then_some(note))
+    if note.len() <= 1 {
+        return Ok(None);
+    }
+    txn.on_noted(note.len());
+    Ok(Some(note))
 }
 
-fn note_key(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>, key: &Key<'_>, out: &mut Vec<u8>) -> Result<()> {
+/// Notes a key, with elements of so many bytes at most.
+fn note_key(
+    txn: &mut Txn<'_>,
+    entry: &Entry,
+    args: Args<'_>,
+    key: &Key<'_>,
+    bytes_max: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let Some(value) = key::peek(txn, key)? else {
         write::array_len(out, 2);
         [key.name, b"none"].into_iter().for_each(|word| write::bulk(out, word));
         return Ok(());
     };
     let (kind, length) = (value.header.type_of(), length(txn, key, &value)?);
-    let mut elements = Elements::default();
+    let mut elements = Elements::new(bytes_max);
     let mut extent = "length";
     if kind == Type::String || length <= ELEMENTS_MAX {
         whole(txn, key, &value, &mut elements)?;
         extent = "whole";
     }
     if elements.are_many {
-        (elements, extent) = (Elements::default(), "length");
+        (elements, extent) = (Elements::new(bytes_max), "length");
     }
     if extent == "length" && matches!(kind, Type::Hash | Type::Set | Type::Zset) {
         for named in named(&entry.full_name, args) {
@@ -63,7 +90,7 @@ fn note_key(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>, key: &Key<'_>, out
         }
     }
     if elements.are_many {
-        (elements, extent) = (Elements::default(), "length");
+        (elements, extent) = (Elements::new(bytes_max), "length");
     }
     write::array_len(out, 4 + elements.count);
     let length = length.to_string();
@@ -75,8 +102,8 @@ fn note_key(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>, key: &Key<'_>, out
 }
 
 /// The elements of a value that have been noted.
-#[derive(Default)]
 struct Elements {
+    bytes_max: usize,
     words: Vec<u8>,
     count: usize,
     /// There are more than are noted.
@@ -84,9 +111,13 @@ struct Elements {
 }
 
 impl Elements {
+    fn new(bytes_max: usize) -> Elements {
+        Elements { bytes_max, words: Vec::new(), count: 0, are_many: false }
+    }
+
     fn add(&mut self, words: &[&[u8]]) -> ControlFlow<()> {
         let bytes: usize = words.iter().map(|word| word.len()).sum();
-        if self.words.len() + bytes > BYTES_MAX {
+        if self.words.len() + bytes > self.bytes_max {
             self.are_many = true;
             return ControlFlow::Break(());
         }

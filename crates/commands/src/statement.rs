@@ -69,7 +69,7 @@ fn end_stating(txn: &mut Txn<'_>, stating: Stating, database: u32) {
     if txn.lacks_words(&before) {
         txn.state_in(database, 1, |text| text.push(NOTE));
     }
-    if let Some(note) = note.filter(|_| txn.has_stated(&before)) {
+    if let Some(note) = note.filter(|note| txn.has_stated(&before) && txn.may_state(note.len())) {
         txn.state_before(&before, |txn| txn.state_in(database, note.len(), |text| text.extend_from_slice(&note)));
     }
     if txn.has_unstated() {

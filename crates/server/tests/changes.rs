@@ -50,6 +50,29 @@ impl Follower {
         }
     }
 
+    /// Whether a command comes before the connection ends.
+    fn try_through(&mut self, call: &[&str]) -> bool {
+        loop {
+            let mut byte = [0];
+            if !matches!(self.client.socket.peek(&mut byte), Ok(1)) {
+                return false;
+            }
+            let (kind, message) = message(&mut self.client);
+            self.index = message["index"].as_u64().expect("each message has one");
+            match &*kind {
+                "begin" => self.history = text(&message["history"]),
+                "record" => {
+                    let changes = message["changes"].as_array().expect("it is an array");
+                    if changes.iter().any(|change| words_of(change).iter().map(String::as_str).eq(call.iter().copied()))
+                    {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Returns the changes through one of this command's name and arguments.
     fn through(&mut self, call: &[&str]) -> Vec<Value> {
         let mut found = Vec::new();
@@ -90,18 +113,23 @@ fn each_command_that_writes_is_told() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &BEFORE);
     let mut client = server.client();
-    let mut follower = Follower::at(&server, "- BEFORE");
+    let (mut follower, mut noted) = (Follower::at(&server, "- BEFORE"), 0);
     let lines = CALLS.split('\n').flat_map(|line| line.trim().split('|')).filter(|line| !line.is_empty());
     for (number, command) in lines.flat_map(|line| line.split(';')).enumerate() {
         client.ask(command);
         client.ask(&format!("SET fence {number}"));
         let changes = follower.through(&["set", "fence", &number.to_string()]);
         for change in &changes {
-            let (database, op) = (&change["db"], text(&change["op"]));
-            assert!(database.is_u64() || op.starts_with("function"), "{command}: {change}");
-            assert!(change["keys"].is_array() && change["before"].is_array(), "{command}: {change}");
+            let op = text(&change["op"]);
+            let is_whole = ["flushall", "flushdb", "swapdb", "function"].contains(&&*op);
+            assert!(change["db"].is_u64(), "{command}: {change}");
+            let keys = change["keys"].as_array().expect("it is an array");
+            assert_eq!(keys.is_empty(), is_whole, "{command}: {change}");
+            let is_noted = change["before"].is_array();
+            noted += u32::from(is_noted);
         }
     }
+    assert!(noted > 300, "{noted}");
     // What a server says to a Redis that follows it is for that alone.
     client.ask("PUBLISH news x");
     client.ask("SET fence last");
@@ -183,6 +211,26 @@ fn what_is_wanted_is_told_and_nothing_else() {
     let told = some.through(&["flushdb"]);
     let told: Vec<String> = told.iter().map(|change| words_of(change).join(" ")).collect();
     assert_eq!(told, ["set user:2 b", "mset ax 1 y 2", "del user:2", "flushdb"]);
+    // What comes from another database, and a subcommand's key.
+    let calls = ["SELECT 0", "MOVE user:1 3", "SET user:1 c", "COPY user:1 user:3 DB 3", "SELECT 3"];
+    calls.into_iter().for_each(|call| _ = client.ask(call));
+    client.ask("XGROUP CREATE other g $ MKSTREAM");
+    client.ask("XGROUP CREATE user:x g $ MKSTREAM");
+    let told = some.through(&["xgroup", "create", "user:x", "g", "$", "MKSTREAM"]);
+    let told: Vec<String> = told.iter().map(|change| words_of(change).join(" ")).collect();
+    assert_eq!(told, ["move user:1 3", "copy user:1 user:3 DB 3", "xgroup create user:x g $ MKSTREAM"]);
+    // Who wants nothing of a long log hears that there is something all the same.
+    let mut client = server.client();
+    (0..5000).for_each(|at| client.send(format!("SET noise {at}\r\n").as_bytes()));
+    (0..5000).for_each(|_| assert_eq!(client.reply(), "+OK\r\n"));
+    let mut none = Follower::at(&server, "- MATCH none");
+    let from = none.index;
+    wait_until("it has passed all", || {
+        let (kind, message) = message(&mut none.client);
+        // FLUSHDB is about no keys.
+        assert!(kind == "heartbeat" || message["changes"][0]["op"] == "flushdb", "{message}");
+        kind == "heartbeat" && message["index"].as_u64().expect("it is a number") >= from + 5000
+    });
     // Values that are no text come in base64, and RESP3 has messages of its own.
     let mut client = server.client();
     client.ask_words(&[b"SET", b"bin", b"\xff\x00"]);
@@ -191,7 +239,7 @@ fn what_is_wanted_is_told_and_nothing_else() {
     pushed.send(b"CHANGES.FOLLOW -\r\n");
     let reply = pushed.reply();
     assert!(reply.starts_with(">2\r\n"), "{reply}");
-    let reply = (0..9).map(|_| pushed.reply()).find(|reply| reply.contains("bin")).expect("it comes");
+    let reply = (0..20_000).map(|_| pushed.reply()).find(|reply| reply.contains("bin")).expect("it comes");
     assert!(reply.contains(r#"["bin",{"base64":"/wA="}]"#), "{reply}");
 }
 
@@ -212,8 +260,8 @@ fn what_cannot_be_told_is_refused_or_named() {
         assert_eq!(client.ask("PING"), "+PONG\r\n");
     }
     let refused = |words: &str| server.client().ask(&format!("CHANGES.FOLLOW {words}"));
-    assert!(refused("1000").contains("the log has come to record"));
-    assert!(refused(&format!("0 HISTORY {}", "0".repeat(40))).contains("never was in history"));
+    assert!(refused("1000").starts_with("-NOTYET the log has come to record"));
+    assert!(refused(&format!("0 HISTORY {}", "0".repeat(40))).starts_with("-GONE the log never was in history"));
     let mut in_block = server.client();
     assert_eq!(in_block.ask("MULTI"), "+OK\r\n");
     assert!(in_block.ask("CHANGES.FOLLOW $").contains("not allowed"));
@@ -372,6 +420,75 @@ fn replicas_tell_the_same_and_so_does_one_that_is_promoted() {
     let elsewhere = format!("CHANGES.FOLLOW {} HISTORY {}", of_old.index, of_old.history);
     let reply = replica.client().ask(&elsewhere);
     assert!(reply.contains("gone on elsewhere") || reply.contains("not to") || reply.contains("never was"), "{reply}");
+}
+
+#[test]
+fn who_is_behind_a_new_history_or_in_it_goes_on() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let more = [&YES[..], &DEBUG[..]].concat();
+    let server = Server::start(dir.path(), &more);
+    let mut client = server.client();
+    (0..20).for_each(|at| assert_eq!(client.ask(&format!("SET k {at}")), "+OK\r\n"));
+    server.kill();
+    let server = Server::start(dir.path(), &more);
+    let mut client = server.client();
+    assert_eq!(client.ask("SET k last"), "+OK\r\n");
+    // The newest history is named, and the reader is before it.
+    let follower = Follower::at(&server, "-");
+    let history = follower.history;
+    let mut follower = Follower::at(&server, &format!("{} HISTORY {history}", follower.index + 5));
+    follower.through(&["set", "k", "last"]);
+    // A replica that is promoted under a reader: the reader hears of the new history.
+    let replica = replica_of(&server, &other, &more);
+    let mut reader = Follower::at(&replica, "$");
+    assert_eq!(client.ask("SET k replicated"), "+OK\r\n");
+    reader.through(&["set", "k", "replicated"]);
+    let mut of_replica = replica.client();
+    assert_eq!(of_replica.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || of_replica.ask("SET k promoted") == "+OK\r\n");
+    let place = match reader.try_through(&["set", "k", "promoted"]) {
+        true => reader,
+        // The data were opened anew, which ends the connection.
+        false => Follower::at(&replica, &format!("{} HISTORY {}", reader.index, reader.history)),
+    };
+    let mut again = Follower::at(&replica, &format!("{} HISTORY {}", place.index, place.history));
+    assert_eq!(of_replica.ask("SET k again"), "+OK\r\n");
+    again.through(&["set", "k", "again"]);
+}
+
+#[test]
+fn notes_are_bounded_and_crowd_nothing_out() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &[&BEFORE[..], &DEBUG[..]].concat());
+    let replica = redis(&other, &["--repl-diskless-sync-delay", "0"]);
+    let mut client = master.client();
+    assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
+    wait_for_link(&replica);
+    let connection = client.ask("CLIENT LIST TYPE replica").split(' ').next().map(str::to_owned);
+    let value = vec![b'x'; 60_000];
+    for at in 0..500 {
+        assert_eq!(client.ask_words(&[b"SET", format!("key:{at}").as_bytes(), &value]), "+OK\r\n");
+    }
+    let mut follower = Follower::at(&master, "$ BEFORE");
+    let keys: Vec<String> = (0..500).map(|at| format!("key:{at}")).collect();
+    let words: Vec<&str> = std::iter::once("del").chain(keys.iter().map(String::as_str)).collect();
+    assert_eq!(client.ask(&words.join(" ")), ":500\r\n");
+    let change = follower.through(&words).pop().expect("it is told");
+    let before = change["before"].as_array().expect("some of it is noted");
+    assert!(before.iter().all(|note| note["length"] == 60_000), "{}", before.len());
+    let whole = before.iter().filter(|note| note["value"].is_string()).count();
+    assert!((10..20).contains(&whole), "{whole}");
+    // A script that does as much, again and again, is told whole, and the Redis stays.
+    assert_eq!(client.ask_words(&[b"SET", b"big", &value]), "+OK\r\n");
+    let script = "for i=1,200 do redis.call('setrange','big',0,'y') end return 1";
+    assert_eq!(client.ask_words(&[b"EVAL", script.as_bytes(), b"1", b"big"]), ":1\r\n");
+    let told = follower.through(&["setrange", "big", "0", "y"]);
+    assert_eq!(told.len(), 201, "the SET, and the script's as one record");
+    client.ask("SET fence 1");
+    let mut of_replica = replica.client();
+    wait_until("all of it has arrived", || of_replica.ask("GET fence") == "$1\r\n1\r\n");
+    assert!(of_replica.ask("GETRANGE big 0 1").contains("yx"));
+    assert_eq!(client.ask("CLIENT LIST TYPE replica").split(' ').next().map(str::to_owned), connection);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A connection of somebody who follows the changes, from the request to its end.
 //!
-//! A thread reads the log and writes to the socket; a reader who does not read stops it, and nobody else. What is kept
-//! of the log for a reader is bounded as for a replica (`replica-log-size`), and a reader who takes nothing for
-//! `repl-timeout` is let go: it comes back with the index that it has got to.
+//! A thread reads the log and writes to the socket; a reader who does not read stops it, and nobody else. The log is
+//! held for a reader within the bounds of a replica (`replica-log-size`), and beyond them as long as it is there; a
+//! reader who takes nothing for `repl-timeout` is let go. It comes back with the index that it has got to.
 
 use super::VERSION;
 use super::asked::{Asked, From};
@@ -14,11 +14,11 @@ use crate::replication::to_redis::stream::sendable;
 use crate::replication::wire::show;
 use haypile_commands::Table;
 use haypile_commands::host::ClientType;
-use haypile_log::{Hold, Index, Log, Next, Reader};
+use haypile_log::{Histories, HistoryStart, Hold, Index, Log, Next, Origin, Reader};
 use haypile_resp::write;
 use haypile_store::Store;
 use std::io::{self, Error};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that are gathered before they are sent.
@@ -30,6 +30,10 @@ const KEPT_BYTES: usize = 4 << 20;
 /// How long records are gathered behind those that were sent.
 const GATHER: Duration = Duration::from_millis(1);
 
+/// Records that are passed before the reader hears something, and bytes of a write.
+const PASSES_MAX: u32 = 1024;
+const PIECE_BYTES: usize = 64 << 10;
+
 /// The time between looks at what a group has agreed on.
 const GROUP_LOOK: Duration = Duration::from_millis(10);
 
@@ -39,12 +43,16 @@ pub struct ChangesFeed {
     pub asked: Asked,
 }
 
-/// The place in the log behind which a stream begins.
-struct Begun {
+/// The place in the log that a stream has come to.
+struct At<'s> {
+    replication: &'s Replication,
     reader: Reader,
-    hold: Hold,
-    at: Index,
-    history: String,
+    /// None once more of the log is kept for the reader than may be.
+    hold: Option<Mutex<Hold>>,
+    index: Index,
+    /// The histories of the log, the last of which the reader was told.
+    known: Histories,
+    out: Vec<u8>,
 }
 
 impl ChangesFeed {
@@ -63,105 +71,123 @@ impl ChangesFeed {
         let replication = &*self.feed.replication;
         let socket = &self.feed.socket;
         socket.set_write_timeout(Some(replication.timeout()))?;
-        let refuse = |why: &str| socket.write_all(format!("-ERR {why}\r\n").as_bytes());
+        let refuse = |why: &str| socket.write_all(format!("-{why}\r\n").as_bytes());
         let version = replication.version();
-        let Some(store) = replication.engine.store() else { return refuse("the data are not loaded") };
-        let begun = match self.begin(&store, replication.engine.group.is_member()) {
-            Ok(begun) => begun,
+        let Some(store) = replication.engine.store() else { return refuse("LOADING the data are not loaded") };
+        let at = match self.begin(replication, &store) {
+            Ok(at) => at,
             Err(why) => return refuse(&why),
         };
         // A store that is exchanged is to have no users.
         drop(store);
         let _following = replication.progress.follow();
-        self.stream(replication, version, begun)
+        self.stream(version, at)
     }
 
     /// Finds the place where the stream begins.
-    fn begin(&self, store: &Store, is_member: bool) -> Result<Begun, String> {
-        let log = store.log();
-        let last = sendable(log, is_member);
-        let at = match self.asked.from {
-            From::Oldest => oldest(log)?,
+    fn begin<'s>(&self, replication: &'s Replication, store: &Store) -> Result<At<'s>, String> {
+        let (log, histories) = (store.log(), store.log().histories());
+        let last = tellable(replication, store);
+        // Data were loaded behind this record, past the log.
+        let loaded = histories.starts().iter().filter(|start| matches!(start.origin, Origin::Loaded(_)));
+        let loaded = loaded.map(HistoryStart::after).max().unwrap_or(Index(0));
+        let index = match self.asked.from {
+            From::Oldest => oldest(log)?.max(loaded),
             From::Now => last,
             From::Behind(index) => index,
         };
-        if at > last {
-            return Err(format!("the log has come to record {last}, not to {at}"));
-        }
-        let gone =
-            || format!("the log does not go back to record {at}: it begins behind {}", oldest(log).unwrap_or(at));
-        let hold = log.hold_after(at).ok_or_else(gone)?;
         if let Some(asked) = self.asked.history {
-            let histories = log.histories();
-            if !histories.starts().iter().any(|start| start.history == asked) {
-                return Err(format!("the log never was in history {asked}"));
-            }
-            if histories.shared_through(asked, at) != Some(at) {
-                return Err(format!("history {asked} has gone on elsewhere before record {at}"));
+            let start = histories.starts().iter().find(|start| start.history == asked);
+            let start = start.ok_or_else(|| format!("GONE the log never was in history {asked}"))?;
+            // Whoever is told of a history stands on the way to it, or in it.
+            let place = index.max(start.after());
+            if histories.shared_through(asked, place) != Some(place) {
+                return Err(format!("GONE history {asked} has gone on elsewhere before record {index}"));
             }
         }
-        Ok(Begun { reader: log.reader(at), hold, at, history: log.history().to_string() })
+        if index < loaded {
+            return Err(format!("GONE data were loaded behind record {loaded}"));
+        }
+        if index > last {
+            return Err(format!("NOTYET the log has come to record {last}, not to {index}"));
+        }
+        let gone = || {
+            format!("GONE the log does not go back to record {index}: {}", oldest(log).map_or_else(|why| why, begins))
+        };
+        let hold = Some(Mutex::new(log.hold_after(index).ok_or_else(gone)?));
+        Ok(At { replication, reader: log.reader(index), hold, index, known: histories, out: Vec::new() })
     }
 
-    fn stream(&self, replication: &Replication, version: u64, begun: Begun) -> io::Result<()> {
-        let Begun { mut reader, hold, mut at, history } = begun;
-        let (hold, is_member) = (Mutex::new(hold), replication.engine.group.is_member());
+    fn stream(&self, version: u64, mut at: At<'_>) -> io::Result<()> {
+        let replication = at.replication;
+        let wait = if replication.engine.group.is_member() { GROUP_LOOK } else { HEARTBEAT };
         // By the names of commands that the log has, whatever this server calls them.
-        let (table, mut out) = (Table::new(), Vec::new());
-        let begin = format!("{{\"version\":{VERSION},\"history\":\"{history}\",\"index\":{at}}}");
-        self.message("begin", begin.as_bytes(), &mut out);
-        self.send(&mut out)?;
+        let table = Table::new();
+        self.tell_begin(&mut at);
+        self.send(&mut at)?;
         let mut spoken = Instant::now();
         while replication.goes_on(version) {
             // In this order: progress in between ends the wait.
             let seen = replication.progress.count();
-            let through = {
-                let Some(store) = replication.engine.store() else { return Ok(()) };
-                if let Some(why) = replication.keeps_too_much(&store, &hold) {
-                    return Err(Error::other(format!("it is {why}")));
-                }
-                sendable(store.log(), is_member)
+            let Some(through) = replication.engine.store().map(|store| tellable(replication, &store)) else {
+                return Ok(());
             };
-            let begun = at;
-            while at < through && out.len() < SEND_BYTES && self.pass(&table, &mut reader, &mut at, &mut out)? {}
-            if at > begun {
-                let sends = !out.is_empty();
-                self.send(&mut out)?;
-                hold.lock().expect("no thread panics with it").advance(at);
-                if sends {
-                    spoken = Instant::now();
-                    if at == through {
-                        // More is on its way, as a rule.
-                        std::thread::sleep(GATHER);
-                    }
+            let before = at.index;
+            let mut passes = 0;
+            while at.index < through && at.out.len() < SEND_BYTES && passes < PASSES_MAX {
+                if !self.pass(&table, &mut at)? {
+                    break;
                 }
-                continue;
+                passes += 1;
             }
-            if spoken.elapsed() >= HEARTBEAT {
+            if !at.out.is_empty() {
                 spoken = Instant::now();
-                self.message("heartbeat", format!("{{\"index\":{at}}}").as_bytes(), &mut out);
-                self.send(&mut out)?;
+            } else if spoken.elapsed() >= HEARTBEAT {
+                spoken = Instant::now();
+                let heartbeat = format!("{{\"index\":{}}}", at.index);
+                self.message("heartbeat", heartbeat.as_bytes(), &mut at.out);
             }
-            replication.progress.wait(seen, if is_member { GROUP_LOOK } else { HEARTBEAT });
+            let sends = !at.out.is_empty();
+            self.send(&mut at)?;
+            at.let_go();
+            match at.index > before {
+                // More is on its way, as a rule.
+                true if sends && at.index == through => std::thread::sleep(GATHER),
+                true => {}
+                false => replication.progress.wait(seen, wait),
+            }
         }
         Ok(())
     }
 
+    /// Tells the reader in which history it is.
+    fn tell_begin(&self, at: &mut At<'_>) {
+        let history = at.known.newest().map_or_else(String::new, |newest| newest.history.to_string());
+        let begin = format!("{{\"version\":{VERSION},\"history\":\"{history}\",\"index\":{}}}", at.index);
+        self.message("begin", begin.as_bytes(), &mut at.out);
+    }
+
     /// Adds what the next record has done; returns whether the record was there.
-    fn pass(&self, table: &Table, reader: &mut Reader, at: &mut Index, out: &mut Vec<u8>) -> io::Result<bool> {
-        match reader.next().map_err(|error| Error::other(error.to_string()))? {
+    fn pass(&self, table: &Table, at: &mut At<'_>) -> io::Result<bool> {
+        let (index, history, json) = match at.reader.next().map_err(|error| Error::other(error.to_string()))? {
             Next::Record(record) => {
-                *at = record.index;
-                let record =
-                    Record { index: record.index, time_ms: record.time_ms, kind: record.kind, body: record.body };
-                if let Some(json) = record.json(table, &self.asked.wanted)? {
-                    self.message("record", &json, out);
-                }
-                Ok(true)
+                let (index, history) = (record.index, record.history);
+                let record = Record { index, time_ms: record.time_ms, kind: record.kind, body: record.body };
+                (index, history, record.json(table, &self.asked.wanted)?)
             }
-            Next::UpToDate => Ok(false),
-            Next::Gap(first) => Err(Error::other(format!("the log begins with {first}"))),
+            Next::UpToDate => return Ok(false),
+            Next::Gap(first) => return Err(Error::other(format!("the log begins with {first}"))),
+        };
+        if !at.known.starts().iter().any(|start| start.history == history) {
+            // A replica that leads from here on, or whose master was another one.
+            at.known = at.reader.chain().histories();
+            self.tell_begin(at);
         }
+        if let Some(json) = json {
+            self.message("record", &json, &mut at.out);
+        }
+        at.index = index;
+        Ok(true)
     }
 
     /// Adds a message: an array, or what RESP3 pushes.
@@ -171,12 +197,46 @@ impl ChangesFeed {
         write::bulk(out, json);
     }
 
-    fn send(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        self.feed.socket.write_all(out)?;
-        out.clear();
-        out.shrink_to(KEPT_BYTES);
+    /// Sends what was gathered. A reader who takes it drop by drop holds no more of the log than may be.
+    fn send(&self, at: &mut At<'_>) -> io::Result<()> {
+        let out = std::mem::take(&mut at.out);
+        for piece in out.chunks(PIECE_BYTES) {
+            self.feed.socket.write_all(piece)?;
+            at.look_at_hold();
+        }
+        at.out = out;
+        at.out.clear();
+        at.out.shrink_to(KEPT_BYTES);
         Ok(())
     }
+}
+
+impl At<'_> {
+    /// Lets go of the records that were sent.
+    fn let_go(&mut self) {
+        let index = self.index;
+        if let Some(hold) = &mut self.hold {
+            hold.get_mut().unwrap_or_else(PoisonError::into_inner).advance(index);
+        }
+        self.look_at_hold();
+    }
+
+    /// Lets go of the log as a whole where too much of it is kept. What else keeps it is there to be read all the same.
+    fn look_at_hold(&mut self) {
+        let Some(store) = self.replication.engine.store() else { return };
+        if self.hold.as_ref().is_some_and(|hold| self.replication.keeps_too_much(&store, hold).is_some()) {
+            self.hold = None;
+        }
+    }
+}
+
+/// Returns the last record that may be told: one that cannot be lost any more, and whose effects readers see.
+fn tellable(replication: &Replication, store: &Store) -> Index {
+    sendable(store.log(), replication.engine.group.is_member()).min(store.applied_through())
+}
+
+fn begins(oldest: Index) -> String {
+    format!("it begins behind {oldest}")
 }
 
 /// Returns the place before the oldest record that the log has.

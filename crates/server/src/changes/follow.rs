@@ -9,8 +9,11 @@ use haypile_resp::Reply;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-/// The longest silence of a server, which speaks every second.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest wait for a message. A server speaks every second, and a long record takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Errors of a server that serves this in a while: it loads, has lost its master, or has not all records yet.
+const LATER: [&str; 4] = ["LOADING", "MASTERDOWN", "NOTYET", "BUSY"];
 
 /// The pause before the server is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -58,7 +61,7 @@ fn attempt(what: &Follow, from: &mut String, history: &mut Option<String>, out: 
         Err(why) => return Ended::Refused(why),
     };
     if let Err(why) = remote.log_in_as(&what.server) {
-        return Ended::Broken(format!("The server {named} refuses: {why}."));
+        return refused(&named, &why);
     }
     let words = request(what, from, history.as_deref());
     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
@@ -67,10 +70,7 @@ fn attempt(what: &Follow, from: &mut String, history: &mut Option<String>, out: 
     }
     loop {
         let (kind, json) = match remote.receive() {
-            Ok(Reply::Error(why)) if why.to_string().starts_with("LOADING") => {
-                return Ended::Broken(format!("The server {named} is loading."));
-            }
-            Ok(Reply::Error(why)) => return Ended::Refused(format!("The server {named} refuses: {why}")),
+            Ok(Reply::Error(why)) => return refused(&named, &why),
             Ok(Reply::Array(parts)) => match &parts[..] {
                 [Reply::Bulk(kind), Reply::Bulk(json)] => (kind.to_vec(), json.to_vec()),
                 _ => return Ended::Refused(format!("The server {named} says what this version does not know.")),
@@ -96,6 +96,14 @@ fn attempt(what: &Follow, from: &mut String, history: &mut Option<String>, out: 
         if let Some(named) = place["history"].as_str() {
             *history = Some(named.to_owned());
         }
+    }
+}
+
+/// Says what becomes of an error that a server has answered.
+fn refused(named: &str, why: &str) -> Ended {
+    match LATER.iter().any(|word| why.starts_with(word)) {
+        true => Ended::Broken(format!("The server {named} is not ready: {why}.")),
+        false => Ended::Refused(format!("The server {named} refuses: {why}")),
     }
 }
 

@@ -32,17 +32,29 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
+/// Bytes of a record whose changes are told, at most: its JSON is several times as long.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Commands that may be about two databases, and are told whichever of them is wanted.
+const ACROSS: [&str; 2] = ["copy", "move"];
+
 /// Commands that are in the log for a Redis that follows, and change no data.
 const NO_CHANGES: [&str; 4] = ["publish", "spublish", "ping", "replconf"];
 
 impl Record<'_> {
-    /// Returns the record as a JSON object; None if it has nothing that is wanted.
+    /// Returns the record as a JSON object; None if it has nothing that is wanted. One that is too long, and one that
+    /// changes data and does not say how, is said to be there.
     ///
     /// # Errors
     /// The record is damaged.
     pub fn json(&self, table: &Table, wanted: &Wanted) -> io::Result<Option<Vec<u8>>> {
         if self.kind != Kind::Effects {
             return Ok(None);
+        }
+        let head = format!("{{\"index\":{},\"time_ms\":{}", self.index.0, self.time_ms);
+        let unsaid = || Ok(Some(format!("{head},\"unsaid\":true}}").into_bytes()));
+        if self.body.len() > RECORD_BYTES_MAX {
+            return unsaid();
         }
         let (mut changes, mut count) = (Vec::new(), 0);
         let (mut is_data, mut is_said, mut is_unsaid) = (false, false, false);
@@ -66,9 +78,8 @@ impl Record<'_> {
                 effect => is_data |= effect.key().is_some_and(is_stated),
             }
         }
-        let head = format!("{{\"index\":{},\"time_ms\":{}", self.index.0, self.time_ms);
         if is_unsaid || (is_data && !is_said) {
-            return Ok(Some(format!("{head},\"unsaid\":true}}").into_bytes()));
+            return unsaid();
         }
         Ok((count > 0).then(|| [head.as_bytes(), b",\"changes\":[", &changes, b"]}"].concat()))
     }
@@ -119,10 +130,11 @@ impl Change<'_> {
         if NO_CHANGES.iter().any(|known| known.as_bytes() == name) {
             return false;
         }
-        let entry = table.find(&name);
+        let entry = table.lookup(args);
         let keys: Vec<&[u8]> =
             entry.iter().flat_map(|entry| entry.command.keys(args)).map(|(at, _)| args.get(at)).collect();
-        if !is_wanted(wanted, self.database, &keys) {
+        let database = self.database.filter(|_| !ACROSS.iter().any(|known| known.as_bytes() == name));
+        if !is_wanted(wanted, database, &keys) {
             return false;
         }
         if is_next {
@@ -150,18 +162,18 @@ impl Change<'_> {
         true
     }
 
+    /// Adds what was noted of the keys, if something was.
     fn write_before(self, keys: &[&[u8]], out: &mut Vec<u8>) {
-        out.extend_from_slice(b",\"before\":[");
-        let mut is_next = false;
+        let from = out.len();
         for key in keys {
             let Some(at) = self.before.iter().position(|note| note.as_args().opt(0) == Some(key)) else { continue };
             let note = self.before.remove(at);
-            if std::mem::replace(&mut is_next, true) {
-                out.push(b',');
-            }
+            out.extend_from_slice(if out.len() == from { b",\"before\":[" } else { b"," });
             write_note(&note, out);
         }
-        out.push(b']');
+        if out.len() > from {
+            out.push(b']');
+        }
     }
 }
 
@@ -327,7 +339,7 @@ mod tests {
         let hash = r#""before":[{"key":"h","type":"hash","length":500,"part":true,"fields":[["f","old"]]}]}"#;
         let both = r#""before":[{"key":"n","type":"none"},{"key":"s","type":"string","length":2,"value":"ab"}]}"#;
         assert!(told.contains(hash) && told.contains(both), "{told}");
-        assert!(told.ends_with(r#""args":["h"],"before":[]}]}"#), "it was noted before the first change: {told}");
+        assert!(told.ends_with(r#""args":["h"]}]}"#), "it was noted before the first change: {told}");
     }
 
     #[test]

@@ -38,6 +38,9 @@ use std::sync::{Arc, Weak};
 /// clients, and each has a thread or two.
 const FEEDS_MAX: usize = 256;
 
+/// The number of these connections with which nobody more may follow the changes.
+const READERS_MAX: usize = 128;
+
 impl Replication {
     /// Begins to follow the configured master, if there is one.
     ///
@@ -71,12 +74,18 @@ impl Replication {
             let kept = socket.clone();
             let mut state = self.state();
             state.feeds.retain(|(_, thread)| !thread.is_finished());
+            let asked = changes::Asked::parse(&words);
+            if asked.is_some() && state.feeds.len() >= READERS_MAX {
+                // Replicas come first.
+                let _ = socket.write_all(b"-ERR max number of readers reached\r\n");
+                return Ok(socket.shutdown());
+            }
             if state.feeds.len() >= FEEDS_MAX {
                 return Err(io::Error::other(format!("there are {FEEDS_MAX} connections of replicas already")));
             }
             let feed = Feed { replication: self.clone(), number, socket, read, host, names };
             let name = format!("feed-{number}");
-            let run = move || match (Asked::parse(&words), changes::Asked::parse(&words)) {
+            let run = move || match (Asked::parse(&words), asked) {
                 (Some(asked), _) => RedisFeed { feed, asked }.run(),
                 (None, Some(asked)) => ChangesFeed { feed, asked }.run(),
                 (None, None) => feed.run(&words),

@@ -205,6 +205,8 @@ pub struct Txn<'s> {
     pub(crate) states: bool,
     /// Whether it notes what there was before.
     notes_before: bool,
+    /// Bytes of the notes that were made.
+    noted_bytes: usize,
     /// Keys that the transaction has found expired since its last statement.
     unstated: Vec<Unstated>,
     /// The command that runs has nothing to say of what it does.
@@ -286,6 +288,7 @@ impl<'s> Txn<'s> {
             repeated: None,
             states: store.states() && matches!(call.mode, Mode::Memory | Mode::Disk),
             notes_before: store.notes_before.load(Ordering::Relaxed),
+            noted_bytes: 0,
             unstated: Vec::new(),
             is_silent: false,
             is_unsaid: false,

@@ -24,6 +24,9 @@ pub const UNSAID: &[u8] = b"";
 /// says that there is nothing to say of what a command has done.
 pub const NOTE: u8 = b'#';
 
+/// Bytes of the notes of a record at most, so that they neither take long nor crowd out what is said.
+pub const NOTES_BYTES_MAX: usize = 1 << 20;
+
 /// A key that was found expired, or a field of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unstated {
@@ -102,6 +105,22 @@ impl Txn<'_> {
         self.notes_before
     }
 
+    /// Returns how many more bytes of notes the record may have.
+    pub fn note_room(&self) -> usize {
+        NOTES_BYTES_MAX - self.noted_bytes
+    }
+
+    /// Notes that a note of so many bytes is made, within the room that there is.
+    pub fn on_noted(&mut self, bytes: usize) {
+        self.noted_bytes += bytes;
+        debug_assert!(self.noted_bytes <= NOTES_BYTES_MAX);
+    }
+
+    /// Returns whether a statement of so many bytes finds room.
+    pub fn may_state(&mut self, bytes: usize) -> bool {
+        !self.is_unsaid && self.overlay.statements().len() + bytes <= STATEMENTS_BYTES_MAX
+    }
+
     /// Begins a command.
     pub fn begin_statement(&mut self) -> Before {
         self.is_silent = false;
@@ -111,7 +130,7 @@ impl Txn<'_> {
     /// Adds a statement about a database, of so many bytes, which `add` adds to what is there.
     pub fn state_in(&mut self, database: u32, bytes: usize, add: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.states, "the caller asks whether somebody wants to hear it");
-        let fits = self.overlay.statements().len() + bytes <= STATEMENTS_BYTES_MAX && !self.is_unsaid;
+        let fits = self.may_state(bytes);
         match u32::try_from(bytes) {
             Ok(bytes) if fits => self.overlay.statements().statement_of(Some(database), bytes, add),
             _ => self.is_unsaid = true,

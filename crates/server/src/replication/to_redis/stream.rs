@@ -233,8 +233,9 @@ impl Replication {
     /// # Errors
     /// The log has no room.
     fn end_to_state(&self, store: &Store) -> Result<(), Stop> {
-        // Where records go on to say what they do, nobody goes on with the stream all the same: its file goes.
-        if store.makes_records() && !store.states_for_readers() {
+        // Where records go on to say what they do, it is enough that the file goes.
+        let is_said = store.states_for_readers() && self.remove_backlog();
+        if store.makes_records() && !is_said {
             // The thread of a group's messages comes here: it waits for nothing.
             store.put_statement(UNSAID, Mode::Memory)?;
         }
@@ -332,15 +333,19 @@ impl Replication {
         }
     }
 
-    fn remove_backlog(&self) {
+    /// Removes the file of the stream; returns whether it is gone for sure.
+    fn remove_backlog(&self) -> bool {
         if self.engine.group.is_member() {
-            return;
+            return true;
         }
         let dir = &self.engine.settings.config().dir;
         let path = datadir::stream_file(dir);
         match std::fs::remove_file(&path).and_then(|()| datadir::sync_dir(dir)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => tracing::warn!("{}: {error}", path.display()),
-            _ => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!("{}: {error}", path.display());
+                false
+            }
+            _ => true,
         }
     }
 
