@@ -184,6 +184,7 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
         memtable_bytes: budget.memtable,
         flush_log_bytes: config.flush_log_bytes,
         row_cache_bytes: budget.row_cache,
+        lends: lends(config),
         presence_bytes: budget.presence,
         txn_bytes_max: config.txn_bytes_max,
         blind_set: config.blind_set,
@@ -195,6 +196,11 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
         plain: haypile_types::key::PLAIN,
         hash_seed: RandomState::new().build_hasher().finish(),
     }
+}
+
+/// Whether the row cache has what the memtable does not use: who gives one of their sizes means it.
+fn lends(config: &Config) -> bool {
+    config.memtable_size == Size::Auto && config.row_cache_size == Size::Auto
 }
 
 fn rocks_options(config: &Config, budget: &Budget) -> RocksOptions {
@@ -314,6 +320,7 @@ fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
         "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
             let budget = Budget::split(config, &haypile_config::memory::detect());
             store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);
+            store.set_lends(lends(config));
             engine.process.memory_budget.store(budget.total, Ordering::Relaxed);
         }
         "change-stream" => {

@@ -8,6 +8,7 @@
 
 use crate::random::next_random;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// The content of a stamp: a time in seconds, or, with the first bit set, the minute of the last use and a count, as in
 /// Redis's LFU: `1: u1 | 0: u7 | minute: u16 | count: u8`.
@@ -55,6 +56,15 @@ impl Access {
             AHEAD_FROM_S.. => 0,
             idle => idle.into(),
         }
+    }
+
+    /// The coarseness of times of last use.
+    pub const PRECISION: Duration = Duration::from_secs(1);
+
+    /// Returns whether the last use was within this time, for sure.
+    pub fn is_used_within(self, time: Duration, now_ms: u64) -> bool {
+        let coarse_s = if self.is_count() { MINUTE_MS / 1000 } else { Self::PRECISION.as_secs() };
+        self.idle_s(now_ms) + coarse_s <= time.as_secs()
     }
 
     /// Returns how often the key is used, on a scale of logarithms: one less for each `decay_minutes` without a use.

@@ -103,6 +103,8 @@ pub struct RowCache {
     has_flushed: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Rows that were taken over from the memtable.
+    kept: AtomicU64,
 }
 
 impl RowCache {
@@ -117,6 +119,7 @@ impl RowCache {
             has_flushed: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
         }
     }
 
@@ -189,30 +192,48 @@ impl RowCache {
         self.inner.clear();
     }
 
-    /// Takes over the stamps of rows that have left the memtable, for the keys that are cached.
-    pub fn on_unlinked(&self, tables: &[Arc<Table>], is_dead: impl Fn(Space) -> bool, now_ms: u64) {
-        if !self.has_flushed.swap(false, Ordering::Relaxed) {
+    /// Takes over what has left the memtable, `age` after it was frozen: the stamps of keys that are cached, and the
+    /// rows that were read since the freeze. Only the flush's thread may call it, behind the correction of these rows
+    /// and before that of the next generation's: so a row that is put here is the base's, or is corrected.
+    pub fn on_unlinked(&self, tables: Vec<Arc<Table>>, is_dead: impl Fn(Space) -> bool, now_ms: u64, age: Duration) {
+        let has_flushed = self.has_flushed.swap(false, Ordering::Relaxed);
+        let keeps = self.is_on.load(Ordering::Relaxed) && age >= Access::PRECISION;
+        if !has_flushed && !keeps {
             return;
         }
         for table in tables {
             for space in table.spaces().iter().filter(|space| !is_dead(**space)) {
-                for entry in table.keys_in(*space).filter(|entry| entry.is_live()) {
+                for entry in table.keys_in(*space) {
+                    let Some(value) = entry.value() else { continue };
                     let merge = |stamp: &Stamp| stamp.merge(entry.stamp().get(), now_ms);
-                    self.inner.contains_key(&Asked { row: entry.row(), found: merge });
+                    let is_cached = self.inner.contains_key(&Asked { row: entry.row(), found: merge });
+                    // A frozen row is not written any more, so its last use since then was a read.
+                    if !is_cached && keeps && entry.stamp().get().is_used_within(age, now_ms) {
+                        self.is_used.store(true, Ordering::SeqCst);
+                        let stamp = Stamp::new(entry.stamp().get());
+                        self.inner.insert(CachedKey { row: entry.row().into(), stamp }, Some(Value::from(value)));
+                        self.kept.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             }
         }
     }
 
-    /// Returns the bytes in use and the bound, entries, hits and misses.
-    pub fn figures(&self) -> [(&'static str, u64); 5] {
+    /// Returns the bytes in use and the bound, entries, rows that were taken over, hits and misses.
+    pub fn figures(&self) -> [(&'static str, u64); 6] {
         [
             ("row_cache_bytes", self.inner.weight()),
             ("row_cache_bytes_max", self.inner.capacity()),
             ("row_cache_entries", self.inner.len() as u64),
+            ("row_cache_kept_rows", self.kept.load(Ordering::Relaxed)),
             ("row_cache_hits", self.hits.load(Ordering::Relaxed)),
             ("row_cache_misses", self.misses.load(Ordering::Relaxed)),
         ]
+    }
+
+    /// Returns the bound.
+    pub fn bytes_max(&self) -> u64 {
+        self.inner.capacity()
     }
 
     /// Changes the bound; 0 switches the cache off.

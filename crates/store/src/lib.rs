@@ -20,6 +20,7 @@ mod facts;
 mod figures;
 mod flush;
 mod follow;
+mod lending;
 mod load;
 mod member;
 mod memtable;

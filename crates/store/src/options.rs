@@ -25,6 +25,8 @@ pub struct StoreOptions {
     pub flush_log_bytes: u64,
     /// The row cache's bound; 0 switches the row cache off.
     pub row_cache_bytes: u64,
+    /// Whether the row cache has what the memtable's generations do not use of their sizes.
+    pub lends: bool,
     pub presence_bytes: u64,
     /// The bound of one transaction's record.
     pub txn_bytes_max: u64,

@@ -10,6 +10,7 @@ use crate::derived::Derived;
 use crate::facts::{Facts, KnownFacts};
 use crate::flush::dead_rows::DeadRows;
 use crate::flush::{FlushControl, Frozen};
+use crate::lending::lender::{Lending, Shares};
 use crate::memtable::{Memtable, Sought};
 use crate::objects::{Objects, lease_row, settled_row};
 use crate::options::StoreOptions;
@@ -35,6 +36,7 @@ pub struct Store {
     /// Held while an entry of a consensus group is applied: a generation has all of an entry, or nothing.
     pub(crate) entry_turn: Mutex<()>,
     pub(crate) cache: RowCache,
+    pub(crate) lending: Lending,
     pub(crate) presence: Presence,
     pub(crate) derived: Derived,
     pub(crate) databases: Databases,
@@ -78,10 +80,8 @@ pub struct Store {
     pub(crate) room: OnceLock<Arc<dyn crate::room::Room>>,
     /// Set when the server stops: a command that runs on the I/O pool ends at its next read or write.
     pub(crate) stops_commands: Arc<AtomicBool>,
-    /// Why records say what they do, if they do (`txn::statements`).
+    /// Why records say what they do, if they do, and how much (`txn::statements`).
     pub(crate) states: AtomicU8,
-    /// Whether they note what there was before.
-    pub(crate) notes_before: AtomicBool,
     pub(crate) is_closed: AtomicBool,
 }
 
@@ -209,6 +209,7 @@ impl Store {
     /// and of the base's caches. All in bytes.
     pub fn set_memory(&self, memtable_bytes: u64, row_cache_bytes: u64, base_cache_bytes: u64) {
         self.flush.set_memtable_bytes(memtable_bytes);
+        self.lending.divide(Shares::of(memtable_bytes, row_cache_bytes));
         self.cache.set_bytes(row_cache_bytes);
         self.base.set_cache_bytes(base_cache_bytes);
         self.after_commit();
@@ -229,8 +230,12 @@ impl Store {
     /// Ends each commit: wakes the flush if a generation is full.
     #[inline]
     pub(crate) fn after_commit(&self) {
-        if self.memtable.active_bytes() > self.flush.memtable_bytes() {
+        let active_bytes = self.memtable.active_bytes();
+        if active_bytes > self.flush.memtable_bytes() {
             self.flush.request();
+        }
+        if self.lending.is_near(active_bytes) {
+            self.lending.wake();
         }
     }
 

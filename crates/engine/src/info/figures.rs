@@ -48,6 +48,8 @@ pub(crate) const FIGURES: &[Figure] = &[
     ("row_cache_bytes", No, "Bytes of the row cache."),
     ("row_cache_bytes_max", No, "Bytes that it may have."),
     ("row_cache_entries", No, "Rows in the row cache."),
+    ("row_cache_lent_bytes", No, "Bytes of that which are the memtable's, as long as it does not need them."),
+    ("row_cache_kept_rows", Yes, "Rows that it took over from the memtable, because they were still read."),
     ("row_cache_hits", Yes, "Lookups that the row cache answered."),
     ("row_cache_misses", Yes, "Lookups that it did not."),
     ("block_cache_bytes", No, "Bytes of the cache of blocks."),

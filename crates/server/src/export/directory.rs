@@ -54,6 +54,7 @@ impl Directory {
             memtable_bytes: u64::MAX,
             flush_log_bytes: u64::MAX,
             row_cache_bytes: 0,
+            lends: false,
             presence_bytes: 0,
             txn_bytes_max: u64::MAX,
             blind_set: false,

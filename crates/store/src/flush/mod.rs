@@ -238,8 +238,9 @@ impl Store {
     fn let_go_of_flushed(&self) {
         let held = self.frozen.lock();
         let gone = if held.is_none() { self.unlink_flushed(&held) } else { Vec::new() };
+        let age = self.flush.age();
         drop(held);
-        self.on_unlinked(&gone);
+        self.on_unlinked(gone, age);
     }
 
     /// Unlinks a generation that was flushed from the memtable, and returns it. The caller holds the lock of `frozen`.
@@ -259,17 +260,17 @@ impl Store {
         self.memtable.unlink_frozen()
     }
 
-    fn on_unlinked(&self, gone: &[Arc<Table>]) {
-        self.cache.on_unlinked(gone, |space| self.databases.is_dead(space), crate::now_ms());
+    fn on_unlinked(&self, gone: Vec<Arc<Table>>, age: Duration) {
+        self.cache.on_unlinked(gone, |space| self.databases.is_dead(space), crate::now_ms(), age);
     }
 
     /// Returns the generation of a flush that failed, or the active one frozen now; `None` if there is nothing to
     /// flush.
     fn frozen_or_freeze(&self) -> Option<Arc<Frozen>> {
-        let mut gone = Vec::new();
+        let (mut gone, age) = (Vec::new(), self.flush.age());
         let frozen = self.freeze_after(&mut gone);
-        // Writers wait for a freeze, but not for the correction of the row cache.
-        self.on_unlinked(&gone);
+        // Writers wait for a freeze, but not for what the row cache takes over.
+        self.on_unlinked(gone, age);
         frozen
     }
 

@@ -10,6 +10,7 @@ use crate::databases::{Databases, counts_row, database_row};
 use crate::derived::Derived;
 use crate::flush::FlushControl;
 use crate::flush::dead_rows::DeadRows;
+use crate::lending::lender::Lending;
 use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
 use crate::options::StoreOptions;
@@ -76,6 +77,7 @@ impl Store {
             staged: Staged::default(),
             entry_turn: Mutex::default(),
             cache: RowCache::new(options.row_cache_bytes),
+            lending: Lending::of(&options),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             derived: Derived::default(),
             databases: Databases::new(options.databases),
@@ -105,7 +107,6 @@ impl Store {
             room: std::sync::OnceLock::new(),
             stops_commands: Arc::default(),
             states: AtomicU8::new(0),
-            notes_before: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             log: opened.log,
             base: base.clone(),
@@ -130,6 +131,7 @@ impl Store {
             return Err(error);
         }
         store.start_thread("reclaim", Store::run_reclaims);
+        store.start_thread("lend", Store::run_lending);
         store.start_thread("watch", |store| store.watch.run(|| drop(store.look_at_files())));
         Ok(store)
     }
@@ -237,6 +239,7 @@ impl Store {
             return;
         }
         self.watch.stop();
+        self.lending.stop();
         self.reclaimer.stop(|| self.base.end_reclaims());
         self.stop_flushes(false);
         self.log.abandon();
@@ -248,6 +251,7 @@ impl Store {
             return Ok(());
         }
         self.watch.stop();
+        self.lending.stop();
         let missing = self.look_at_files();
         self.reclaimer.stop(|| self.base.end_reclaims());
         self.stop_flushes(last_flush);

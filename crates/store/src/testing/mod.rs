@@ -34,6 +34,7 @@ pub fn options(dir: &Path) -> StoreOptions {
         memtable_bytes: 1 << 20,
         flush_log_bytes: 4 << 20,
         row_cache_bytes: 1 << 20,
+        lends: false,
         presence_bytes: 64 << 10,
         txn_bytes_max: 8 << 20,
         blind_set: false,

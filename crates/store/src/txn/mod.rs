@@ -287,7 +287,7 @@ impl<'s> Txn<'s> {
             expiry_ms: call.now_ms,
             repeated: None,
             states: store.states() && matches!(call.mode, Mode::Memory | Mode::Disk),
-            notes_before: store.notes_before.load(Ordering::Relaxed),
+            notes_before: store.notes_before(),
             noted_bytes: 0,
             unstated: Vec::new(),
             is_silent: false,

@@ -43,6 +43,9 @@ pub struct Before(OverlayMark);
 const TOLD: u8 = 1;
 const READ: u8 = 2;
 
+/// Whether they note what there was before, too.
+const BEFORE: u8 = 4;
+
 /// Returns whether commands see a change of this row: a record that has one says what it does, if it says anything.
 pub fn is_stated(row: &[u8]) -> bool {
     Family::of(row) == Some(Family::Meta) || is_database_row(row)
@@ -83,12 +86,20 @@ impl Store {
     /// Returns whether records say what they do.
     #[inline]
     pub fn states(&self) -> bool {
-        self.states.load(Ordering::Relaxed) != 0
+        self.states.load(Ordering::Relaxed) & (TOLD | READ) != 0
     }
 
     /// Has statements come with notes of what there was before, or not any more.
     pub fn note_before(&self, on: bool) {
-        self.notes_before.store(on, Ordering::Relaxed);
+        match on {
+            true => self.states.fetch_or(BEFORE, Ordering::AcqRel),
+            false => self.states.fetch_and(!BEFORE, Ordering::AcqRel),
+        };
+    }
+
+    /// Returns whether statements come with notes of what there was before.
+    pub(super) fn notes_before(&self) -> bool {
+        self.states.load(Ordering::Relaxed) & BEFORE != 0
     }
 }
 
