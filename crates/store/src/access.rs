@@ -64,7 +64,8 @@ impl Access {
     /// Returns whether the last use was within this time, for sure.
     pub fn is_used_within(self, time: Duration, now_ms: u64) -> bool {
         let coarse_s = if self.is_count() { MINUTE_MS / 1000 } else { Self::PRECISION.as_secs() };
-        self.idle_s(now_ms) + coarse_s <= time.as_secs()
+        let is_ahead = !self.is_count() && self.0 > (now_ms / 1000) as u32 & !COUNTS;
+        !is_ahead && self.idle_s(now_ms) + coarse_s <= time.as_secs()
     }
 
     /// Returns how often the key is used, on a scale of logarithms: one less for each `decay_minutes` without a use.

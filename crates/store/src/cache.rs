@@ -94,6 +94,8 @@ pub enum Cached<'a> {
 
 pub struct RowCache {
     inner: Inner,
+    /// The bound as it was set: the cache rounds it.
+    bound: AtomicU64,
     /// Whether the cache is read and filled. The flush corrects it all the same: a fill may be in flight.
     is_on: AtomicBool,
     /// Whether the cache was ever filled. Until then the flush, which visits every row, has nothing to look for.
@@ -114,6 +116,7 @@ impl RowCache {
         let inner = Cache::with(entries, bytes, ByBytes, DefaultHashBuilder::default(), Lifecycle::default());
         RowCache {
             inner,
+            bound: AtomicU64::new(bytes),
             is_on: AtomicBool::new(bytes > 0),
             is_used: AtomicBool::new(false),
             has_flushed: AtomicBool::new(false),
@@ -193,9 +196,17 @@ impl RowCache {
     }
 
     /// Takes over what has left the memtable, `age` after it was frozen: the stamps of keys that are cached, and the
-    /// rows that were read since the freeze. Only the flush's thread may call it, behind the correction of these rows
-    /// and before that of the next generation's: so a row that is put here is the base's, or is corrected.
-    pub fn on_unlinked(&self, tables: Vec<Arc<Table>>, is_dead: impl Fn(Space) -> bool, now_ms: u64, age: Duration) {
+    /// rows of keys that were used since the freeze and that the memtable does not have newer. Only the flush's thread
+    /// may call it, behind the correction of these rows and before that of the next generation's: so a row that is put
+    /// here is the base's, or is corrected.
+    pub fn on_unlinked(
+        &self,
+        tables: Vec<Arc<Table>>,
+        is_dead: impl Fn(Space) -> bool,
+        is_newer: impl Fn(&[u8]) -> bool,
+        now_ms: u64,
+        age: Duration,
+    ) {
         let has_flushed = self.has_flushed.swap(false, Ordering::Relaxed);
         let keeps = self.is_on.load(Ordering::Relaxed) && age >= Access::PRECISION;
         if !has_flushed && !keeps {
@@ -205,17 +216,27 @@ impl RowCache {
             for space in table.spaces().iter().filter(|space| !is_dead(**space)) {
                 for entry in table.keys_in(*space) {
                     let Some(value) = entry.value() else { continue };
-                    let merge = |stamp: &Stamp| stamp.merge(entry.stamp().get(), now_ms);
-                    let is_cached = self.inner.contains_key(&Asked { row: entry.row(), found: merge });
-                    // A frozen row is not written any more, so its last use since then was a read.
-                    if !is_cached && keeps && entry.stamp().get().is_used_within(age, now_ms) {
-                        self.is_used.store(true, Ordering::SeqCst);
-                        let stamp = Stamp::new(entry.stamp().get());
-                        self.inner.insert(CachedKey { row: entry.row().into(), stamp }, Some(Value::from(value)));
-                        self.kept.fetch_add(1, Ordering::Relaxed);
+                    let (row, access) = (entry.row(), entry.stamp().get());
+                    let is_kept = keeps && access.is_used_within(age, now_ms);
+                    if !has_flushed && !is_kept {
+                        continue;
+                    }
+                    let merge = |stamp: &Stamp| stamp.merge(access, now_ms);
+                    let is_cached = self.inner.contains_key(&Asked { row, found: merge });
+                    if is_kept && !is_cached && !is_newer(row) {
+                        self.keep(row, value, access);
                     }
                 }
             }
+        }
+    }
+
+    fn keep(&self, row: &[u8], value: &[u8], access: Access) {
+        self.is_used.store(true, Ordering::SeqCst);
+        self.inner.insert(CachedKey { row: row.into(), stamp: Stamp::new(access) }, Some(Value::from(value)));
+        // It was used, so that the cache does not take it for one that was seen once.
+        if self.inner.get(&Asked { row, found: |_: &Stamp| {} }).is_some() {
+            self.kept.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -233,12 +254,13 @@ impl RowCache {
 
     /// Returns the bound.
     pub fn bytes_max(&self) -> u64 {
-        self.inner.capacity()
+        self.bound.load(Ordering::Relaxed)
     }
 
     /// Changes the bound; 0 switches the cache off.
     pub fn set_bytes(&self, bytes: u64) {
         self.is_on.store(bytes > 0, Ordering::Relaxed);
+        self.bound.store(bytes, Ordering::Relaxed);
         self.inner.set_capacity(bytes);
     }
 }

@@ -210,7 +210,10 @@ impl Store {
     pub fn set_memory(&self, memtable_bytes: u64, row_cache_bytes: u64, base_cache_bytes: u64) {
         self.flush.set_memtable_bytes(memtable_bytes);
         self.lending.divide(Shares::of(memtable_bytes, row_cache_bytes));
-        self.cache.set_bytes(row_cache_bytes);
+        // Else the thread that lends moves its bound.
+        if !self.lending.is_on() {
+            self.cache.set_bytes(row_cache_bytes);
+        }
         self.base.set_cache_bytes(base_cache_bytes);
         self.after_commit();
     }

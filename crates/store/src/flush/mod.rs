@@ -20,10 +20,12 @@ pub(crate) use frozen::{Frozen, encode_applied};
 pub use frozen::applied_row;
 pub use pressure::WritePressure;
 
+use crate::access::Touch;
 use crate::base::{BaseError, Reclaim};
-use crate::memtable::Table;
+use crate::memtable::{Found, Table};
 use crate::objects::settled_row;
 use crate::role::Role;
+use crate::row::parse_meta_row;
 use crate::stop::Mode;
 use crate::store::Store;
 use control::Work;
@@ -261,7 +263,12 @@ impl Store {
     }
 
     fn on_unlinked(&self, gone: Vec<Arc<Table>>, age: Duration) {
-        self.cache.on_unlinked(gone, |space| self.databases.is_dead(space), crate::now_ms(), age);
+        let is_newer = |row: &[u8]| {
+            let found = parse_meta_row(row).map(|key| self.memtable.meta(&key, &Touch::Nothing));
+            found.is_none_or(|found| found != Found::Unknown)
+        };
+        let is_dead = |space| self.databases.is_dead(space);
+        self.cache.on_unlinked(gone, is_dead, is_newer, crate::now_ms(), age);
     }
 
     /// Returns the generation of a flush that failed, or the active one frozen now; `None` if there is nothing to
@@ -300,6 +307,7 @@ impl Store {
             let tables = latches.freeze();
             self.dead_rows.forget();
             self.flush.on_freeze();
+            self.lending.wake();
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, gone, objects_below }));
         }
         held.clone()

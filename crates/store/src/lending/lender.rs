@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const LOOKS: usize = 30;
 
 /// Parts of the share in which it is lent: each move makes the cache forget what it knows of evicted rows.
-const PARTS: u64 = 32;
+pub(super) const PARTS: u64 = 16;
 
 /// The growth between two looks for which room is left, in looks.
 const AHEAD_LOOKS: u64 = 4;
@@ -106,6 +106,11 @@ impl Lending {
     pub(crate) fn divide(&self, shares: Shares) {
         self.memtables.store(shares.memtables, Ordering::Relaxed);
         self.row_cache.store(shares.row_cache, Ordering::Relaxed);
+    }
+
+    /// Returns whether memory is lent at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of the memtables' share that the row cache has.

@@ -11,7 +11,7 @@ use crate::store::Store;
 use lender::Uses;
 use std::sync::atomic::Ordering;
 
-/// Bytes that the cache evicts at once.
+/// Bytes that the cache evicts at once, unless the budget is large.
 const SLICE_BYTES: u64 = 4 << 20;
 
 impl Store {
@@ -34,27 +34,29 @@ impl Store {
         let lending = &self.lending;
         let (share, own) = (lending.memtables.load(Ordering::Relaxed), lending.row_cache.load(Ordering::Relaxed));
         // A row cache that is off stays off.
-        if !lending.is_on.load(Ordering::Relaxed) || own == 0 {
+        if !lending.is_on() || own == 0 {
+            *uses = Uses::default();
+            lending.lent.store(0, Ordering::Relaxed);
             lending.wake_at.store(u64::MAX, Ordering::Relaxed);
-            if lending.lent.swap(0, Ordering::Relaxed) > 0 {
-                self.bound_row_cache(own);
-            }
+            self.bound_row_cache(own, share);
             return;
         }
         let active = self.memtable.active_bytes();
         let used = active + self.memtable.frozen_bytes() + self.memtable.flushed_bytes();
         let lent = uses.lend(share, used, lending.lent());
         lending.lent.store(lent, Ordering::Relaxed);
-        self.bound_row_cache(own + lent);
+        self.bound_row_cache(own + lent, share);
         // By half of the room that is left, the next look is due.
         let room = share.saturating_sub(used + lent);
         lending.wake_at.store(if lent == 0 { u64::MAX } else { active + room / 2 }, Ordering::Relaxed);
     }
 
-    fn bound_row_cache(&self, bytes: u64) {
+    /// Moves the bound of the row cache; down in slices, few enough of a large budget that they do not take all day.
+    fn bound_row_cache(&self, bytes: u64, share: u64) {
+        let slice = SLICE_BYTES.max(share / lender::PARTS);
         let mut bound = self.cache.bytes_max();
-        while bound > bytes.saturating_add(SLICE_BYTES) {
-            bound -= SLICE_BYTES;
+        while bound > bytes.saturating_add(slice) {
+            bound -= slice;
             self.cache.set_bytes(bound);
         }
         if bound != bytes {
