@@ -199,7 +199,7 @@ mod tests {
             let mut moves = 0;
             for step in 0..2000 {
                 let drawn = next_random(&mut random);
-                if drawn % 50 == 0 {
+                if drawn.is_multiple_of(50) {
                     rate = [0, 1 << 10, 1 << 18, 4 << 20][(drawn >> 8) as usize % 4];
                 }
                 used += rate;
