@@ -78,7 +78,8 @@ impl Replication {
             if asked.is_some() && state.feeds.len() >= READERS_MAX {
                 // Replicas come first.
                 let _ = socket.write_all(b"-ERR max number of readers reached\r\n");
-                return Ok(socket.shutdown());
+                socket.shutdown();
+                return Ok(());
             }
             if state.feeds.len() >= FEEDS_MAX {
                 return Err(io::Error::other(format!("there are {FEEDS_MAX} connections of replicas already")));
