@@ -8,6 +8,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::lookup::Entry;
+use crate::table::Databases;
 use haypile_resp::write;
 use haypile_store::{Direction, Key, NOTE, Txn};
 use haypile_types::key::{self, Entry as Value, Type};
@@ -33,10 +34,11 @@ const BYTES_MAX: usize = 64 << 10;
 pub(crate) fn note(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>) -> Result<Option<Vec<u8>>> {
     let mut note = vec![NOTE];
     let mut before = note.len();
-    // The key that COPY makes may be in another database than the one that is selected.
-    let is_elsewhere = |at: usize| entry.command.name == "copy" && at == 2 && args.len() > 4;
+    // A database that is named is that of the key that the command makes there.
+    let is_named = |word: &str| (1..args.len()).any(|at| args.is(at, word));
+    let goes_elsewhere = matches!(entry.command.databases, Databases::Keyword(word) if is_named(word));
     for (at, spec) in entry.command.keys(args) {
-        if !entry.command.changes(spec) || is_elsewhere(at) {
+        if !entry.command.changes(spec) || (goes_elsewhere && spec.overwrites()) {
             continue;
         }
         let key = args.key(txn, at);

@@ -226,12 +226,13 @@ impl<'a> Session<'a> {
                     // A directory that was unmounted takes chunks as well.
                     self.archive.is_still_there().map_err(|error| error.to_string())?;
                     *pause = RETRY;
-                    self.advance(chunk.last);
                     self.archiver.engine.archiving.note(|facts| {
                         facts.failure.clear();
                         facts.chunks += 1;
                         facts.bytes += chunk.bytes.len() as u64;
                     });
+                    // Behind that: whoever sees the record there finds its bytes counted.
+                    self.advance(chunk.last);
                 }
                 ChunkCut::UpToDate => return Ok(()),
                 ChunkCut::Gap(_) => return self.go_on_behind(Some(self.reached)),

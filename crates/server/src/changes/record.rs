@@ -6,6 +6,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use haypile_commands::table::Databases;
 use haypile_commands::{Args, Group, Table};
 use haypile_config::glob;
 use haypile_log::{Effect, Index, Kind, effects};
@@ -34,9 +35,6 @@ pub struct Record<'a> {
 
 /// Bytes of a record whose changes are told, at most: its JSON is several times as long.
 const RECORD_BYTES_MAX: usize = 64 << 20;
-
-/// Commands that may be about two databases, and are told whichever of them is wanted.
-const ACROSS: [&str; 2] = ["copy", "move"];
 
 /// Commands that are in the log for a Redis that follows, and change no data.
 const NO_CHANGES: [&str; 4] = ["publish", "spublish", "ping", "replconf"];
@@ -133,7 +131,9 @@ impl Change<'_> {
         let entry = table.lookup(args);
         let keys: Vec<&[u8]> =
             entry.iter().flat_map(|entry| entry.command.keys(args)).map(|(at, _)| args.get(at)).collect();
-        let database = self.database.filter(|_| !ACROSS.iter().any(|known| known.as_bytes() == name));
+        // A command that may be about two databases is told whichever of them is wanted.
+        let is_across = entry.is_some_and(|entry| entry.command.databases != Databases::Selected);
+        let database = self.database.filter(|_| !is_across);
         if !is_wanted(wanted, database, &keys) {
             return false;
         }
