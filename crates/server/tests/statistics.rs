@@ -69,9 +69,13 @@ fn rounds_of_event_loops_are_counted_with_their_time() {
     // Each PING is a round, and there are some without a command; none counts twice.
     assert!((100..190).contains(&more), "{more} rounds for 100 commands");
     let fields = ["eventloop_duration_sum", "eventloop_duration_cmd_sum", "eventloop_duration_max"];
-    let [all_us, commands_us, longest_us] = numbers(&mut client, fields);
-    assert!(0 < commands_us && commands_us <= all_us, "{commands_us} of {all_us}");
-    assert!(longest_us <= all_us, "{longest_us} of {all_us}");
+    // An INFO that comes so fast that it is part of the round of the one before finds that one's time with the commands,
+    // and not yet with the rounds.
+    wait_until("the time of commands is part of that of rounds", || {
+        let [all_us, commands_us, longest_us] = numbers(&mut client, fields);
+        assert!(longest_us <= all_us, "{longest_us} of {all_us}");
+        0 < commands_us && commands_us <= all_us
+    });
     wait_until("there are samples", || number(&mut client, "instantaneous_eventloop_duration_usec") > 0);
     assert!(number(&mut client, "instantaneous_eventloop_cycles_per_sec") > 0);
     // Sleep is no part of a round.
