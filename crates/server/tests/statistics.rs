@@ -69,8 +69,8 @@ fn rounds_of_event_loops_are_counted_with_their_time() {
     // Each PING is a round, and there are some without a command; none counts twice.
     assert!((100..190).contains(&more), "{more} rounds for 100 commands");
     let fields = ["eventloop_duration_sum", "eventloop_duration_cmd_sum", "eventloop_duration_max"];
-    // An INFO that comes so fast that it is part of the round of the one before finds that one's time with the commands,
-    // and not yet with the rounds.
+    // An INFO that comes so fast that it is part of the round of the one before finds that one's time with the
+    // commands, and not yet with the rounds.
     wait_until("the time of commands is part of that of rounds", || {
         let [all_us, commands_us, longest_us] = numbers(&mut client, fields);
         assert!(longest_us <= all_us, "{longest_us} of {all_us}");
