@@ -28,7 +28,7 @@ pub struct Stating {
 /// Begins a command's part of the transaction, if it is to be stated.
 ///
 /// # Errors
-/// What there is before it is to be noted, and cannot be read.
+/// The note of what there is before it is wanted, and that cannot be read.
 #[inline]
 pub fn begin(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>) -> Result<Option<Stating>> {
     let note = match txn.notes_before() && entry.command.access.writes() {

@@ -130,7 +130,7 @@ fn each_command_that_writes_is_told() {
         }
     }
     assert!(noted > 300, "{noted}");
-    // What a server says to a Redis that follows it is for that alone.
+    // Words for a Redis that follows are for that alone.
     client.ask("PUBLISH news x");
     client.ask("SET fence last");
     assert_eq!(follower.through(&["set", "fence", "last"]).len(), 1);
@@ -211,7 +211,7 @@ fn what_is_wanted_is_told_and_nothing_else() {
     let told = some.through(&["flushdb"]);
     let told: Vec<String> = told.iter().map(|change| words_of(change).join(" ")).collect();
     assert_eq!(told, ["set user:2 b", "mset ax 1 y 2", "del user:2", "flushdb"]);
-    // What comes from another database, and a subcommand's key.
+    // Changes that come from another database, and a subcommand's key.
     let calls = ["SELECT 0", "MOVE user:1 3", "SET user:1 c", "COPY user:1 user:3 DB 3", "SELECT 3"];
     calls.into_iter().for_each(|call| _ = client.ask(call));
     client.ask("XGROUP CREATE other g $ MKSTREAM");
@@ -219,7 +219,7 @@ fn what_is_wanted_is_told_and_nothing_else() {
     let told = some.through(&["xgroup", "create", "user:x", "g", "$", "MKSTREAM"]);
     let told: Vec<String> = told.iter().map(|change| words_of(change).join(" ")).collect();
     assert_eq!(told, ["move user:1 3", "copy user:1 user:3 DB 3", "xgroup create user:x g $ MKSTREAM"]);
-    // Who wants nothing of a long log hears that there is something all the same.
+    // A reader that wants nothing of a long log hears that there is something all the same.
     let mut client = server.client();
     (0..5000).for_each(|at| client.send(format!("SET noise {at}\r\n").as_bytes()));
     (0..5000).for_each(|_| assert_eq!(client.reply(), "+OK\r\n"));
@@ -456,14 +456,20 @@ fn who_is_behind_a_new_history_or_in_it_goes_on() {
     again.through(&["set", "k", "again"]);
 }
 
+/// A redis-server that follows.
+fn redis_behind(master: &Server, dir: &TempDir) -> Server {
+    let replica = redis(dir, &["--repl-diskless-sync-delay", "0"]);
+    assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
+    wait_for_link(&replica);
+    replica
+}
+
 #[test]
 fn notes_are_bounded_and_crowd_nothing_out() {
     let (dir, other) = (TempDir::new(), TempDir::new());
     let master = Server::start(dir.path(), &[&BEFORE[..], &DEBUG[..]].concat());
-    let replica = redis(&other, &["--repl-diskless-sync-delay", "0"]);
+    let replica = redis_behind(&master, &other);
     let mut client = master.client();
-    assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
-    wait_for_link(&replica);
     let connection = client.ask("CLIENT LIST TYPE replica").split(' ').next().map(str::to_owned);
     let value = vec![b'x'; 60_000];
     for at in 0..500 {
@@ -495,10 +501,8 @@ fn notes_are_bounded_and_crowd_nothing_out() {
 fn a_redis_that_follows_is_sent_no_notes() {
     let (dir, other) = (TempDir::new(), TempDir::new());
     let master = Server::start(dir.path(), &[&BEFORE[..], &DEBUG[..]].concat());
-    let replica = redis(&other, &["--repl-diskless-sync-delay", "0"]);
+    let replica = redis_behind(&master, &other);
     let mut client = master.client();
-    assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
-    wait_for_link(&replica);
     let mut follower = Follower::at(&master, "$ BEFORE");
     for at in 0..100 {
         client.ask(&format!("HSET h f{at} {at}"));

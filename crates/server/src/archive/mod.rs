@@ -89,7 +89,7 @@ impl Archiver {
         let chain = Chain::new(log.histories().starts());
         let known = position::read(&config.dir).filter(|known| known.place == wanted.to);
         let id = known.as_ref().map_or(String::new(), |known| known.archive.clone());
-        // What the archive has beyond the log is another server's, which this one follows.
+        // The part of the archive beyond the log is another server's, which this one follows.
         let known = known.and_then(|known| known.in_chain(&chain).map(|(_, through)| through.min(log.last())));
         let held = known.and_then(|through| log.hold_after(through));
         state.hold = Some(held.unwrap_or_else(|| {

@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         while self.goes_on() {
             let writes = self.archiver.writes();
             let state = if writes { "writing" } else { "watching" };
-            // What failed has to succeed before the archive counts as well again.
+            // The work that failed has to succeed before the archive counts as well again.
             let waits = self.waiting.is_some() && writes;
             self.archiver.engine.archiving.note(|facts| {
                 let is_failing = !facts.failure.is_empty() && waits;

@@ -18,7 +18,6 @@ use haypile_log::{Histories, HistoryStart, Hold, Index, Log, Next, Origin, Reade
 use haypile_resp::write;
 use haypile_store::Store;
 use std::io::{self, Error};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that are gathered before they are sent.
@@ -48,7 +47,7 @@ struct At<'s> {
     replication: &'s Replication,
     reader: Reader,
     /// None once more of the log is kept for the reader than may be.
-    hold: Option<Mutex<Hold>>,
+    hold: Option<Hold>,
     index: Index,
     /// The histories of the log, the last of which the reader was told.
     known: Histories,
@@ -99,7 +98,7 @@ impl ChangesFeed {
         if let Some(asked) = self.asked.history {
             let start = histories.starts().iter().find(|start| start.history == asked);
             let start = start.ok_or_else(|| format!("GONE the log never was in history {asked}"))?;
-            // Whoever is told of a history stands on the way to it, or in it.
+            // A reader that is told of a history stands on the way to it, or in it.
             let place = index.max(start.after());
             if histories.shared_through(asked, place) != Some(place) {
                 return Err(format!("GONE history {asked} has gone on elsewhere before record {index}"));
@@ -114,7 +113,7 @@ impl ChangesFeed {
         let gone = || {
             format!("GONE the log does not go back to record {index}: {}", oldest(log).map_or_else(|why| why, begins))
         };
-        let hold = Some(Mutex::new(log.hold_after(index).ok_or_else(gone)?));
+        let hold = Some(log.hold_after(index).ok_or_else(gone)?);
         Ok(At { replication, reader: log.reader(index), hold, index, known: histories, out: Vec::new() })
     }
 
@@ -216,7 +215,7 @@ impl At<'_> {
     fn let_go(&mut self) {
         let index = self.index;
         if let Some(hold) = &mut self.hold {
-            hold.get_mut().unwrap_or_else(PoisonError::into_inner).advance(index);
+            hold.advance(index);
         }
         self.look_at_hold();
     }
@@ -224,7 +223,7 @@ impl At<'_> {
     /// Lets go of the log as a whole where too much of it is kept. What else keeps it is there to be read all the same.
     fn look_at_hold(&mut self) {
         let Some(store) = self.replication.engine.store() else { return };
-        if self.hold.as_ref().is_some_and(|hold| self.replication.keeps_too_much(&store, hold).is_some()) {
+        if self.hold.as_ref().is_some_and(|hold| self.replication.is_too_much(&store, hold.kept_bytes()).is_some()) {
             self.hold = None;
         }
     }

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of an attempt.
 enum Ended {
-    /// Whoever reads what is printed has gone.
+    /// The reader of what is printed has gone.
     Unread,
     /// The server does not serve this, however often it is asked.
     Refused(String),
@@ -61,7 +61,9 @@ fn attempt(what: &Follow, from: &mut String, history: &mut Option<String>, out: 
         Err(why) => return Ended::Refused(why),
     };
     if let Err(why) = remote.log_in_as(&what.server) {
-        return refused(&named, &why);
+        // An answer begins with its code; the connection may have broken as well.
+        let is_answer = why.split(' ').next().is_some_and(|code| code.bytes().all(|byte| byte.is_ascii_uppercase()));
+        return if is_answer { refused(&named, &why) } else { Ended::Broken(format!("{named}: {why}.")) };
     }
     let words = request(what, from, history.as_deref());
     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();

@@ -129,13 +129,13 @@ impl Replication {
     }
 
     /// Says how far a replica is behind, where more of the log is kept for it than may be.
-    pub fn keeps_too_much(&self, store: &Store, hold: &Mutex<Hold>) -> Option<String> {
+    pub(super) fn keeps_too_much(&self, store: &Store, hold: &Mutex<Hold>) -> Option<String> {
         let kept = hold.lock().unwrap_or_else(PoisonError::into_inner).kept_bytes();
         self.is_too_much(store, kept)
     }
 
     /// Says what so many kept bytes of the log are, where they are more than may be.
-    pub(super) fn is_too_much(&self, store: &Store, kept: u64) -> Option<String> {
+    pub fn is_too_much(&self, store: &Store, kept: u64) -> Option<String> {
         if kept == 0 {
             return None;
         }
