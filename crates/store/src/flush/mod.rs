@@ -75,6 +75,7 @@ impl Store {
             let was_busy = std::mem::replace(&mut busy, self.flush.is_busy());
             if busy != was_busy {
                 self.base.set_busy(busy);
+                self.reclaimer.set_flushing(busy);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The jobs of the reclaiming thread: ranges of the base that are to be compacted, and ranges that are not worth it
 //! yet.
 
+use super::dead::{DEAD_BYTES_MIN, DeadObjects, ELEMENTS, RANGE_SLOTS, Window};
 use super::orphan::{BIG_OBJECT_BYTES, Orphan};
 use super::whole::{Compaction, Wanted};
 use crate::row::{Family, RowKey, SLOTS, Space, family_range, object_range};
@@ -8,12 +9,12 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The dead share of a range at which it is compacted, if its dead bytes also reach `DEAD_BYTES_MIN`.
+/// The dead share of a window at which it is compacted.
 const DEAD_SHARE: f64 = 0.25;
-const DEAD_BYTES_MIN: u64 = 8 << 20;
 
-/// Slots whose dead bytes are counted together.
-pub(super) const RANGE_SLOTS: usize = 64;
+/// The same while flushes follow each other: the compactions that come with them drop dead rows at no cost of their
+/// own.
+const DEAD_SHARE_BUSY: f64 = 0.5;
 
 /// The most jobs that wait; further ranges are left to periodic compaction.
 const JOBS_MAX: usize = 10_000;
@@ -22,6 +23,8 @@ const JOBS_MAX: usize = 10_000;
 pub(super) enum Job {
     Space(Space),
     Range(RowKey, RowKey),
+    /// Dead objects are looked at, whether a range is worth a compaction.
+    Look,
     /// A full compaction is divided into pieces.
     Begin(Wanted),
     /// A piece of a full compaction.
@@ -53,8 +56,11 @@ struct State {
     gone: BTreeSet<Space>,
     /// Whether a job is running.
     is_busy: bool,
-    /// Dead bytes by space and range of slots.
-    dead: BTreeMap<(Space, usize), u64>,
+    dead: DeadObjects,
+    /// Whether dead objects are to be looked at.
+    must_look: bool,
+    /// Whether flushes follow each other.
+    is_flushing: bool,
     ranges_done: u64,
     spaces_done: u64,
     closing: bool,
@@ -63,13 +69,8 @@ struct State {
 
 impl Reclaimer {
     /// Takes the news that a flush has brought into the base: spaces that are dead, and objects without an owner with
-    /// the bytes that each has there. `bytes_in` asks the base for the bytes of a range.
-    pub fn on_dead(
-        &self,
-        spaces: &[Space],
-        orphans: impl Iterator<Item = (Orphan, u64)>,
-        bytes_in: impl Fn(&[u8], &[u8]) -> u64,
-    ) {
+    /// the bytes that each has there.
+    pub fn on_dead(&self, spaces: &[Space], orphans: impl Iterator<Item = (Orphan, u64)>) {
         let mut state = self.state.lock();
         for &space in spaces {
             if state.spaces.insert(space) {
@@ -78,39 +79,56 @@ impl Reclaimer {
         }
         for (orphan, bytes) in orphans {
             if bytes >= BIG_OBJECT_BYTES {
-                for family in [Family::Data, Family::Score] {
+                for family in ELEMENTS {
                     let (from, until) = object_range(family, orphan.space, orphan.slot, orphan.id);
                     state.push_range(from, until);
                 }
             } else {
-                *state.dead.entry((orphan.space, usize::from(orphan.slot.0) / RANGE_SLOTS)).or_default() += bytes;
+                state.dead.add(orphan, bytes);
             }
         }
-        let ripe: Vec<((Space, usize), u64)> =
-            state.dead.iter().filter(|(_, bytes)| **bytes >= DEAD_BYTES_MIN).map(|(at, bytes)| (*at, *bytes)).collect();
-        // The state is not locked while the base is asked: INFO looks at it from an event loop.
-        drop(state);
-        for ((space, range), dead) in ripe {
-            let ranges = [Family::Data, Family::Score].map(|family| slots_range(family, space, range));
-            let all: u64 = ranges.iter().map(|(from, until)| bytes_in(from, until)).sum();
-            if dead as f64 >= all as f64 * DEAD_SHARE {
-                let mut state = self.state.lock();
-                state.dead.remove(&(space, range));
-                ranges.into_iter().for_each(|(from, until)| state.push_range(from, until));
-            }
-        }
+        state.look_again();
         self.changed.notify_all();
+    }
+
+    /// Sets whether flushes follow each other.
+    pub fn set_flushing(&self, is_flushing: bool) {
+        let mut state = self.state.lock();
+        state.is_flushing = is_flushing;
+        state.look_again();
+        self.changed.notify_all();
+    }
+
+    /// Returns the dead bytes by range of slots, of the spaces that have enough to be looked at, and the dead share
+    /// that is worth a compaction now.
+    pub(super) fn dead_counts(&self) -> (BTreeMap<Space, BTreeMap<usize, u64>>, f64) {
+        let state = self.state.lock();
+        (state.dead.counts(), if state.is_flushing { DEAD_SHARE_BUSY } else { DEAD_SHARE })
+    }
+
+    pub(super) fn dead_sample(&self, window: &Window) -> Vec<Orphan> {
+        self.state.lock().dead.sample(window)
+    }
+
+    /// Notes which objects of a window's sample still have rows; where enough is dead all the same, the window becomes
+    /// jobs. Returns whether it did.
+    pub(super) fn on_sampled(&self, window: &Window, with_rows: &[Orphan], share: f64) -> bool {
+        let mut state = self.state.lock();
+        let is_ripe = state.dead.on_sampled(window, |orphan| with_rows.contains(orphan)).is_ripe(share);
+        if is_ripe {
+            state.dead.forget(window);
+            for (from, until) in ELEMENTS.map(|family| window.rows(family)) {
+                state.push_range(from, until);
+            }
+        }
+        is_ripe
     }
 
     /// Blocks until there is a job; `None` where the thread is to end.
     pub(super) fn next_job(&self) -> Option<Job> {
         let mut state = self.state.lock();
-        self.changed
-            .wait_while(&mut state, |state| state.jobs.is_empty() && !state.compaction.has_job() && !state.closing);
-        let job = match state.closing {
-            true => None,
-            false => state.jobs.pop_front().or_else(|| state.compaction.next_job()),
-        };
+        self.changed.wait_while(&mut state, |state| !state.has_job() && !state.closing);
+        let job = if state.closing { None } else { state.next_job() };
         state.is_busy = job.is_some();
         job
     }
@@ -129,11 +147,15 @@ impl Reclaimer {
         match job {
             Job::Space(space) => {
                 state.spaces.remove(space);
-                state.dead.retain(|(dead, _), _| dead != space);
+                state.dead.forget_space(*space);
                 state.spaces_done += 1;
             }
-            Job::Range(..) => state.ranges_done += 1,
-            Job::Begin(_) | Job::Piece(..) => {}
+            Job::Range(..) => {
+                state.ranges_done += 1;
+                // The compaction may have dropped more than it was for: what lay at level 0.
+                state.look_again();
+            }
+            Job::Look | Job::Begin(_) | Job::Piece(..) => {}
         }
         state.is_busy = false;
         self.changed.notify_all();
@@ -213,9 +235,7 @@ impl Reclaimer {
     /// Blocks until nothing waits to be given back.
     pub fn wait_until_idle(&self) {
         let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| {
-            (state.is_busy || !state.jobs.is_empty() || state.compaction.has_job()) && !state.closed
-        });
+        self.changed.wait_while(&mut state, |state| (state.is_busy || state.has_job()) && !state.closed);
     }
 
     pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -224,13 +244,32 @@ impl Reclaimer {
             ("reclaim_jobs", state.jobs.len() as u64),
             ("reclaimed_ranges", state.ranges_done),
             ("reclaimed_spaces", state.spaces_done),
-            ("dead_object_bytes", state.dead.values().sum()),
+            ("dead_object_bytes", state.dead.bytes()),
         ];
         of_jobs.into_iter().chain(state.compaction.figures())
     }
 }
 
 impl State {
+    fn has_job(&self) -> bool {
+        !self.jobs.is_empty() || self.must_look || self.compaction.has_job()
+    }
+
+    fn next_job(&mut self) -> Option<Job> {
+        if let Some(job) = self.jobs.pop_front() {
+            return Some(job);
+        }
+        match std::mem::take(&mut self.must_look) {
+            true => Some(Job::Look),
+            false => self.compaction.next_job(),
+        }
+    }
+
+    /// Has dead objects looked at, if there are enough.
+    fn look_again(&mut self) {
+        self.must_look = self.dead.bytes() >= DEAD_BYTES_MIN;
+    }
+
     fn push_range(&mut self, from: RowKey, until: RowKey) {
         if self.jobs.len() < JOBS_MAX {
             self.jobs.push_back(Job::Range(from, until));

@@ -1,10 +1,12 @@
 //! Giving room back: dead rows are taken out of the base without waiting for chance to compact them.
 //!
 //! A flush tells which objects lost their owner and which spaces are dead. A dead space's ranges go as a whole. Dead
-//! objects are counted by range; past a share of the range, or for one big object, that range is compacted, and the
-//! base drops the rows of objects without an owner. The base's periodic compaction finds the rest, such as an object
-//! that was written ahead before a crash. Reclaiming has a thread of its own.
+//! objects are counted by range; past a share of what lies there, or for one big object, that range is compacted, and
+//! the base drops the rows of objects without an owner. Other compactions drop them too, so that the count is checked by
+//! a sample before (`dead`). The base's periodic compaction finds the rest, such as an object that was written ahead
+//! before a crash. Reclaiming has a thread of its own.
 
+mod dead;
 pub(crate) mod intent;
 mod jobs;
 mod orphan;
@@ -35,12 +37,40 @@ impl Store {
         let sizes: Vec<u64> = orphans.iter().take(MEASURED_MAX).map(|orphan| self.orphan_bytes(orphan)).collect();
         let average = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
         let sized = orphans.iter().enumerate().map(|(at, orphan)| (*orphan, sizes.get(at).copied().unwrap_or(average)));
-        self.reclaimer.on_dead(spaces, sized, |from, until| self.base.bytes_in(from, until));
+        self.reclaimer.on_dead(spaces, sized);
+    }
+
+    /// Has the ripest window of dead objects compacted, if one is worth it.
+    fn look_at_dead(&self) -> Result<(), BaseError> {
+        let (counts, share) = self.reclaimer.dead_counts();
+        for window in dead::ripe_windows(&counts, share, |from, until| self.base.bytes_in(from, until)) {
+            let mut with_rows = Vec::new();
+            for orphan in self.reclaimer.dead_sample(&window) {
+                if self.has_rows(&orphan)? {
+                    with_rows.push(orphan);
+                }
+            }
+            if self.reclaimer.on_sampled(&window, &with_rows, share) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the base has a row of an object.
+    fn has_rows(&self, orphan: &Orphan) -> Result<bool, BaseError> {
+        for family in dead::ELEMENTS {
+            let (from, until) = object_range(family, orphan.space, orphan.slot, orphan.id);
+            if self.base.view(&from, &until, Direction::Forward)?.step()? != Step::End {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns the bytes that the base has of an object.
     pub(crate) fn orphan_bytes(&self, orphan: &Orphan) -> u64 {
-        [Family::Data, Family::Score]
+        dead::ELEMENTS
             .map(|family| object_range(family, orphan.space, orphan.slot, orphan.id))
             .iter()
             .map(|(from, until)| self.base.bytes_in(from, until))
@@ -90,6 +120,7 @@ impl Store {
     fn reclaim(&self, job: &Job) -> Result<(), BaseError> {
         match job {
             Job::Range(from, until) => self.base.reclaim_range(from, until),
+            Job::Look => self.look_at_dead(),
             Job::Begin(wanted) => self.begin_compaction(wanted),
             Job::Piece(from, until) => self.compact_piece(from, until),
             Job::Space(space) => {

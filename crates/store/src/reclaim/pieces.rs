@@ -4,7 +4,8 @@
 //! A full compaction goes piece by piece, on the reclaiming thread, when nothing else is to be reclaimed; between two
 //! pieces it can be held.
 
-use super::jobs::{RANGE_SLOTS, slots_range};
+use super::dead::RANGE_SLOTS;
+use super::jobs::slots_range;
 use super::whole::Wanted;
 use crate::base::BaseError;
 use crate::row::{Family, RowKey, SLOTS, Space, family_range};
