@@ -47,7 +47,7 @@ pub struct Options {
     pub bottommost_compression: Compression,
     /// Reads pass the page cache by.
     pub direct_reads: bool,
-    /// Flushes' writes and compactions' reads pass the page cache by, where the file system can do that.
+    /// Flushes and compactions pass the page cache by, where the file system can do that.
     pub direct_background: bool,
     /// Threads for compactions.
     pub background_threads: u32,
@@ -75,7 +75,7 @@ impl Default for Options {
             bottommost_compression: Compression::Lz4,
             direct_reads: false,
             // RocksDB's writer of flushed files drops them from the page cache anyway, so that compactions would read
-            // them from the disk through a copy.
+            // them from the disk through a copy; and what compactions write would push out what readers brought there.
             direct_background: true,
             background_threads: 2,
             compaction_bytes_per_s: 0,
@@ -135,6 +135,7 @@ impl Options {
         options.set_bytes_per_sync(MIB);
         options.set_use_direct_reads(self.direct_reads);
         options.set_use_direct_io_for_compaction_reads(self.direct_background);
+        options.set_use_direct_io_for_flush_and_compaction(self.direct_background);
         let readahead = (self.cache_bytes / READAHEAD_SHARE).clamp(READAHEAD_MIN, READAHEAD_MAX);
         options.set_compaction_readahead_size(readahead as usize);
 
