@@ -2,6 +2,7 @@
 //! numbers and one error, never calls back into the database.
 
 use crate::error::base_error;
+use crate::level0::Level0;
 use haypile_store::base::BaseError;
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{
@@ -24,6 +25,7 @@ pub(crate) struct Events {
     /// Compactions that found no room, and what the last of them would have read.
     pub(crate) shortages: AtomicU64,
     pub(crate) short_bytes: AtomicU64,
+    pub(crate) level0: Level0,
     pub(crate) stalls: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_read_bytes: AtomicU64,
@@ -81,12 +83,18 @@ fn stand_back() {
 }
 
 impl EventListener for Listener {
-    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
+    fn on_compaction_begin(&self, job: &CompactionJobInfo) {
+        if job.base_input_level() == 0 {
+            self.0.level0.on_begin(input_bytes(job));
+        }
         stand_back();
     }
 
     fn on_compaction_completed(&self, job: &CompactionJobInfo) {
         let events = &self.0;
+        if job.base_input_level() == 0 {
+            events.level0.on_end(job.status().is_ok());
+        }
         match job.status() {
             Ok(()) => *events.short.lock() = None,
             // Before anybody is told why.

@@ -11,6 +11,7 @@ mod events;
 mod handle;
 mod image;
 mod ingest;
+mod level0;
 mod options;
 mod presence;
 mod reclaim;

@@ -286,6 +286,7 @@ impl Base for Rocks {
                 level0_files: level_files(db, 0),
                 pending_compaction_bytes: number(db, properties::ESTIMATE_PENDING_COMPACTION_BYTES),
                 running_compactions: number(db, properties::NUM_RUNNING_COMPACTIONS),
+                level0_left: self.events.level0.left(),
             })
         });
         pressure.unwrap_or_default()

@@ -252,6 +252,26 @@ fn a_base_that_is_behind_holds_the_flush_up_but_not_for_ever() {
 }
 
 #[test]
+fn flushes_go_at_the_pace_of_compactions_unless_somebody_waits_for_one() {
+    let machine = Machine::new(usual);
+    let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+    machine.put("k", b"v").expect("room");
+    machine.store.flush_now().expect("flushes");
+    let (rows, since) = (machine.rows.len(), Instant::now());
+    let compacting = Pressure { level0_files: 16, running_compactions: 1, ..Pressure::default() };
+    machine.base.set_pressure(Some(Pressure { level0_left: Duration::from_secs(17 * 9), ..compacting }));
+    let mut n = 0;
+    while figure("memtable_frozen_bytes") == 0 {
+        machine.put(&format!("fill:{n}"), &[0; 4000]).expect("room");
+        n += 1;
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(machine.rows.len(), rows, "it waits");
+    machine.store.flush_now().expect("flushes");
+    assert!(machine.rows.len() > rows && since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
+}
+
+#[test]
 fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     let machine = Machine::new(usual);
     machine.put("before", b"v").expect("room");

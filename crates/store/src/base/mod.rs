@@ -6,6 +6,7 @@ pub(crate) mod memory;
 use crate::row::{ObjectId, Space};
 use crate::value::Value;
 use std::path::Path;
+use std::time::Duration;
 
 /// How far a read may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,8 @@ pub struct Pressure {
     pub level0_files: u64,
     pub pending_compaction_bytes: u64,
     pub running_compactions: u64,
+    /// About how long it takes until the files at level 0 are fewer, if a compaction runs.
+    pub level0_left: Duration,
 }
 
 /// An ordered map of rows on disk (or in memory) that changes only by whole flushes.

@@ -46,6 +46,8 @@ pub struct FlushControl {
     log_refused: Mutex<Option<Instant>>,
     /// The time of the last freeze.
     frozen_at: Mutex<Option<Instant>>,
+    /// The time of the last flush's end.
+    flushed_at: Mutex<Option<Instant>>,
     completed: AtomicU64,
     waits_us: AtomicU64,
     rows: AtomicU64,
@@ -97,6 +99,7 @@ impl FlushControl {
             is_failing: AtomicBool::new(false),
             log_refused: Mutex::default(),
             frozen_at: Mutex::default(),
+            flushed_at: Mutex::default(),
             completed: AtomicU64::new(0),
             waits_us: AtomicU64::new(0),
             rows: AtomicU64::new(0),
@@ -169,6 +172,12 @@ impl FlushControl {
         self.changed.notify_all();
     }
 
+    /// Returns whether somebody waits for a flush that has not begun.
+    pub fn is_demanded(&self) -> bool {
+        let state = self.state.lock();
+        state.forced > state.tried
+    }
+
     /// Returns the error of the last flush, if it failed.
     pub fn failure(&self) -> Option<String> {
         if !self.is_failing.load(Ordering::Relaxed) {
@@ -190,6 +199,11 @@ impl FlushControl {
 
     pub fn last_freeze(&self) -> Option<Instant> {
         *self.frozen_at.lock()
+    }
+
+    /// Returns the time since the last flush has ended; very long before the first one.
+    pub fn since_flush(&self) -> Duration {
+        self.flushed_at.lock().map_or(Duration::MAX, |flushed| flushed.elapsed())
     }
 
     /// Returns whether flushes follow each other. A flush that a caller asked for may be the only one for long.
@@ -301,6 +315,7 @@ impl FlushControl {
 
     /// Notes a flush of so many rows.
     pub fn on_flushed(&self, rows: u64, time: Duration) {
+        *self.flushed_at.lock() = Some(Instant::now());
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.completed.fetch_add(1, Ordering::Relaxed);
         self.last_us.store(time.as_micros() as u64, Ordering::Relaxed);

@@ -21,7 +21,7 @@ pub use frozen::applied_row;
 pub use pressure::WritePressure;
 
 use crate::access::Touch;
-use crate::base::{BaseError, Reclaim};
+use crate::base::{BaseError, Pressure, Reclaim};
 use crate::memtable::{Found, Table};
 use crate::objects::settled_row;
 use crate::role::Role;
@@ -39,6 +39,9 @@ use std::time::{Duration, Instant};
 /// Most files of the base at level 0, through each of which every read goes, before a flush waits: twice as many as
 /// those with which compaction begins.
 const LEVEL0_FILES_MAX: u64 = 32;
+
+/// Files at level 0 from which flushes are paced: with so many compaction begins.
+const LEVEL0_FILES_PACED: u64 = LEVEL0_FILES_MAX / 2;
 
 /// Most bytes by which compaction may be behind before a flush waits, a fraction of RocksDB's own bound: the disk must
 /// have room for them twice.
@@ -95,11 +98,12 @@ impl Store {
         }
         let held_over = self.frozen.lock().is_some();
         let whole = work.is_forced || work.closing;
-        let due = whole || held_over || self.flush_is_due() || self.flush.makes_room() || self.flush_gives_room();
-        let mut result = if due { self.flush_once() } else { Ok(()) };
+        let makes_room = self.flush.makes_room();
+        let due = whole || held_over || self.flush_is_due() || makes_room || self.flush_gives_room();
+        let mut result = if due { self.flush_once(!whole && !makes_room) } else { Ok(()) };
         if result.is_ok() && whole && held_over {
             // The first flush was of a generation held over from a failure; the request is for the one after it.
-            result = self.flush_once();
+            result = self.flush_once(false);
         }
         if !work.closing && (whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() / 4 * 5) {
             // A generation is frozen as soon as it is larger than its size, hence a little later; only a far larger one
@@ -146,14 +150,17 @@ impl Store {
         self.flush.stop(last_flush);
     }
 
-    /// Waits until compaction has caught up: the base itself does not slow ingestion.
-    fn wait_for_base(&self) {
+    /// Waits until compaction has caught up: the base itself does not slow ingestion. A flush that nobody waits for is
+    /// `paced` before that, so that writers are slowed evenly instead of stopped in the end.
+    fn wait_for_base(&self, is_paced: bool) {
         let started = Instant::now();
-        let is_behind = || {
+        let is_early = || {
             let pressure = self.base.pressure();
-            pressure.level0_files > LEVEL0_FILES_MAX || pressure.pending_compaction_bytes > PENDING_COMPACTION_BYTES_MAX
+            pressure.level0_files > LEVEL0_FILES_MAX
+                || pressure.pending_compaction_bytes > PENDING_COMPACTION_BYTES_MAX
+                || is_paced && !self.flush.is_demanded() && self.flush.since_flush() < interval(&pressure)
         };
-        while is_behind() && started.elapsed() < BASE_WAIT_MAX {
+        while is_early() && started.elapsed() < BASE_WAIT_MAX {
             if self.flush.is_closing_within(BASE_LOOK_INTERVAL) {
                 break;
             }
@@ -182,8 +189,8 @@ impl Store {
         self.log.purge(Index(applied.0.saturating_sub(spare)));
     }
 
-    /// Flushes one generation: the frozen one, or else the active one.
-    fn flush_once(&self) -> Result<(), String> {
+    /// Flushes one generation: the frozen one, or else the active one; at the pace of compactions, if `is_paced`.
+    fn flush_once(&self, is_paced: bool) -> Result<(), String> {
         let started = Instant::now();
         if let Some(error) = self.base.background_error() {
             match self.base.resume() {
@@ -204,7 +211,7 @@ impl Store {
         let needed = if dead == frozen.dead { frozen.index } else { self.log.last() };
         self.log.sync_through(needed).map_err(|error| error.to_string())?;
         self.wait_for_group(needed)?;
-        self.wait_for_base();
+        self.wait_for_base(is_paced);
         // The history is the record's, not this run's: while the log is replayed these may differ.
         let history = self.log.history_of(frozen.index);
         let history = history.ok_or_else(|| format!("record {} is not in the log any more", frozen.index))?;
@@ -339,5 +346,38 @@ impl Store {
         let before = self.applied.swap(frozen.index.0, Ordering::AcqRel);
         assert!(before < frozen.index.0, "the applied index never goes back: {before}, {}", frozen.index);
         self.reclaimer.on_forgotten(&frozen.gone);
+    }
+}
+
+/// Returns the time between two flushes with which level 0 is full at the earliest when its files become fewer.
+fn interval(pressure: &Pressure) -> Duration {
+    if pressure.running_compactions == 0 || pressure.level0_files < LEVEL0_FILES_PACED {
+        return Duration::ZERO;
+    }
+    let room = LEVEL0_FILES_MAX.saturating_sub(pressure.level0_files) as u32;
+    pressure.level0_left / (room + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_share_the_time_that_a_compaction_takes_still() {
+        let left = |level0_files, seconds| Pressure {
+            level0_files,
+            running_compactions: 1,
+            level0_left: Duration::from_secs(seconds),
+            ..Pressure::default()
+        };
+        assert_eq!(interval(&left(15, 60)), Duration::ZERO, "there is room");
+        assert_eq!(
+            interval(&Pressure { running_compactions: 0, ..left(20, 60) }),
+            Duration::ZERO,
+            "nothing would come"
+        );
+        assert_eq!(interval(&left(16, 34)), Duration::from_secs(2));
+        assert_eq!(interval(&left(24, 18)), Duration::from_secs(2));
+        assert_eq!(interval(&left(32, 3)), Duration::from_secs(3));
     }
 }
