@@ -22,8 +22,9 @@ use crate::store::Store;
 use jobs::Job;
 use std::time::Duration;
 
-/// Objects of one flush whose size is asked for; the others count as the average of these.
-const MEASURED_MAX: usize = 1000;
+/// About how many objects of one flush have their size asked for, which looks into the indexes of all files of level 0;
+/// the others count as the average of these.
+const MEASURED: usize = 200;
 
 /// How long the thread waits after a job for which the disk has no room.
 const SHORT_INTERVAL: Duration = Duration::from_secs(2);
@@ -34,9 +35,13 @@ const FAILURE_INTERVAL: Duration = Duration::from_secs(10);
 impl Store {
     /// Takes the news that a flush has brought into the base.
     pub(crate) fn on_dead(&self, spaces: &[Space], orphans: &[Orphan]) {
-        let sizes: Vec<u64> = orphans.iter().take(MEASURED_MAX).map(|orphan| self.orphan_bytes(orphan)).collect();
+        let each = orphans.len() / MEASURED + 1;
+        let sizes: Vec<u64> = orphans.iter().step_by(each).map(|orphan| self.orphan_bytes(orphan)).collect();
         let average = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
-        let sized = orphans.iter().enumerate().map(|(at, orphan)| (*orphan, sizes.get(at).copied().unwrap_or(average)));
+        let sized = orphans.iter().enumerate().map(|(at, orphan)| {
+            let bytes = if at % each == 0 { sizes[at / each] } else { average };
+            (*orphan, bytes)
+        });
         self.reclaimer.on_dead(spaces, sized);
     }
 
