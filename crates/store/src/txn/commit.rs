@@ -20,6 +20,7 @@ use crate::txn::Txn;
 use crate::txn::own::{Overlay, print_of_row};
 use haypile_log::{AppendError, Body, Index, Kind, Reservation, body_crc};
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// How long a record that is written ahead lets threads that may not wait go first.
@@ -155,9 +156,10 @@ impl Txn<'_> {
     /// lies: the locks of these keys keep readers of a follower out. An object stays where it was made when its key is
     /// renamed: then both names are there, and only the space is the same.
     pub fn names_all_keys(&self) -> bool {
-        let named = || self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
+        let named = self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
+        let spaces: HashSet<_> = named.map(|key| key.space).collect();
         let is_element = |row: &&[u8]| matches!(Family::of(row), Some(Family::Data | Family::Score));
-        self.overlay.keys().filter(is_element).all(|row| named().any(|key| Some(key.space) == space_of(row)))
+        self.overlay.keys().filter(is_element).all(|row| space_of(row).is_some_and(|space| spaces.contains(&space)))
     }
 
     /// Shows the keys whose meta rows the transaction writes and leaves there, each with the row: for assertions.
