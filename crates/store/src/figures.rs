@@ -53,6 +53,7 @@ impl Store {
         figures.extend(self.reclaimer.figures().map(|(name, value)| ("store", name, value)));
         figures.extend(log_figures(&log).into_iter().map(|(name, value)| ("log", name, value)));
         figures.push(("cache", "row_cache_lent_bytes", self.lending.lent()));
+        figures.extend(self.stretches.figures().map(|(name, value)| ("cache", name, value)));
         figures.extend(self.cache.figures().map(|(name, value)| ("cache", name, value)));
         figures
     }

@@ -39,6 +39,7 @@ pub mod row;
 mod spool;
 mod stop;
 mod store;
+mod stretches;
 pub mod testing;
 mod tunables;
 mod txn;
@@ -74,8 +75,8 @@ pub use txn::commit::Committed;
 pub use txn::view::View;
 pub use txn::visit::RowPresence;
 pub use txn::{
-    Before, Call, KeyEvent, KeyLocks, Lacking, Lookups, NOTE, Pins, Presence, Ready, STATEMENTS_BYTES_MAX, Savepoint,
-    Txn, TxnBuffers, UNSAID, Unstated, is_stated,
+    Before, Call, Drawn, KeyEvent, KeyLocks, Lacking, Lookups, NOTE, Pins, Presence, Ready, STATEMENTS_BYTES_MAX,
+    Savepoint, Txn, TxnBuffers, UNSAID, Unstated, is_stated,
 };
 pub use value::Value;
 

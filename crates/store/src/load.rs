@@ -168,6 +168,7 @@ impl Store {
         self.presence.forget();
         self.cache.clear();
         self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.stretches.clear();
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::Result;
 use crate::element::{HASH_BYTES, RESERVED_HASH, ROW_PREFIX_BYTES, Rows, of_row};
 use crate::key::damaged;
-use haypile_store::{Direction, Txn};
+use haypile_store::{Direction, Drawn, Txn};
 use std::ops::ControlFlow;
 
 /// Looks at up to about `max` elements from a hash on, in order: `each` gets the element and its row's value. Returns
@@ -123,22 +123,25 @@ const WALK_MAX: u64 = 128;
 /// The hashes are divided into as many intervals as there are elements for `EXPECTED` each. One interval is drawn, and
 /// one rank in it: the element of that rank in the interval is the one; if there is none, both are drawn again.
 /// So each element comes up with the same probability, however many share its interval, and a draw reads some dozens of
-/// rows. A collection that the memtable has whole is drawn from its runs in memory.
+/// rows. A collection that lies in memory is drawn from there. Returns whether so many of its rows in the base are dead
+/// that it is better copied without them.
 pub fn draw(
     txn: &mut Txn<'_>,
     rows: Rows,
     count: u64,
     dice: &mut Dice,
     mut take: impl FnMut(&[u8], &[u8]),
-) -> Result<()> {
+) -> Result<bool> {
     let (intervals, ranks) = match count {
-        0 => return Ok(()),
+        0 => return Ok(false),
         1..=WALK_MAX => (1, count),
         _ => ((count / EXPECTED).min(INTERVALS_MAX), RANKS),
     };
     let (first, end) = rows.from_hash(0);
-    if txn.draw(&first, &end, || dice.next(), |row, value| take(&row[ROW_PREFIX_BYTES + HASH_BYTES..], value))? {
-        return Ok(());
+    let of_row_drawn = |row: &[u8], value: &[u8]| take(&row[ROW_PREFIX_BYTES + HASH_BYTES..], value);
+    match txn.draw(&first, &end, count, || dice.next(), of_row_drawn)? {
+        Drawn::No => {}
+        drawn => return Ok(drawn == Drawn::OfFew),
     }
     let bound = |interval: u64| ((interval << 32) / intervals).min(u64::from(RESERVED_HASH)) as u32;
     for _ in 0..TRIES_MAX {
@@ -159,7 +162,7 @@ pub fn draw(
             ControlFlow::Break(())
         })?;
         if is_taken {
-            return Ok(());
+            return Ok(false);
         }
     }
     // The count promises elements that are not there.

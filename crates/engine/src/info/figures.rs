@@ -49,6 +49,13 @@ pub(crate) const FIGURES: &[Figure] = &[
     ("row_cache_bytes_max", No, "Bytes that it may have."),
     ("row_cache_entries", No, "Rows in the row cache."),
     ("row_cache_lent_bytes", No, "Bytes of that which are the memtable's, as long as it does not need them."),
+    (
+        "base_stretches_bytes",
+        No,
+        "Bytes of rows of the base that are kept because an object is read there again and again.",
+    ),
+    ("base_stretches_bytes_max", No, "The bound of that, which is taken from the row cache's."),
+    ("base_stretches_hits", Yes, "Reads that found their rows there."),
     ("row_cache_kept_rows", Yes, "Rows that it took over from the memtable, because they were still read."),
     ("row_cache_hits", Yes, "Lookups that the row cache answered."),
     ("row_cache_misses", Yes, "Lookups that it did not."),

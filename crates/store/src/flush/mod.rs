@@ -267,6 +267,7 @@ impl Store {
         // From here on, a row that was read from the base before may be older than the one that the memtable no longer
         // holds.
         self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.stretches.clear();
         self.memtable.unlink_frozen()
     }
 

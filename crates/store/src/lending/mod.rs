@@ -1,4 +1,5 @@
-//! Memory that is lent: what the memtable's generations have not used of their share for a while, the row cache has.
+//! Memory that is lent: what the memtable's generations have not used of their share for a while, the row cache has,
+//! and stretches of the base beside it.
 //!
 //! The memtable needs room for what is written until the flush has caught up, and most of the time little is written.
 //! A thread looks now and then how much of the share is in use and moves the row cache's bound: up after the use was
@@ -38,17 +39,34 @@ impl Store {
             *uses = Uses::default();
             lending.lent.store(0, Ordering::Relaxed);
             lending.wake_at.store(u64::MAX, Ordering::Relaxed);
-            self.bound_row_cache(own, share);
+            self.share_out(own, share);
             return;
         }
         let active = self.memtable.active_bytes();
         let used = active + self.memtable.frozen_bytes() + self.memtable.flushed_bytes();
         let lent = uses.lend(share, used, lending.lent());
         lending.lent.store(lent, Ordering::Relaxed);
-        self.bound_row_cache(own + lent, share);
+        self.share_out(own + lent, share);
         // By half of the room that is left, the next look is due.
         let room = share.saturating_sub(used + lent);
         lending.wake_at.store(if lent == 0 { u64::MAX } else { active + room / 2 }, Ordering::Relaxed);
+    }
+
+    /// Divides these bytes between the row cache and stretches of the base, which get what they have and room for some
+    /// more, half of it at most.
+    ///
+    /// Invariant: both bounds together are never more than `bytes`, but for what is taken back.
+    fn share_out(&self, bytes: u64, share: u64) {
+        let (kept, before) = (self.stretches.bytes(), self.stretches.bytes_max());
+        let slice = SLICE_BYTES.min(bytes / 16);
+        let is_fitting = (kept + slice / 2..=kept + 3 * slice).contains(&before);
+        let fitting = if is_fitting { before } else { kept.next_multiple_of(slice.max(1)) + slice };
+        let (fitting, most) = (fitting.min(bytes / 2), bytes / 2);
+        if fitting < before {
+            self.stretches.set_bytes_max(fitting, most);
+        }
+        self.bound_row_cache(bytes - fitting, share);
+        self.stretches.set_bytes_max(fitting, most);
     }
 
     /// Moves the bound of the row cache; down in slices, few enough of a large budget that they do not take all day.

@@ -330,6 +330,15 @@ impl Elements {
         self.range(b"", None)
     }
 
+    /// Returns the number of places of which `at_place` chooses.
+    pub fn places(&self) -> usize {
+        match self {
+            Elements::Few(run) => run.rows().len(),
+            Elements::Some(group) => group.len() * RUN_MAX,
+            Elements::Many(groups) => groups.len() * GROUP_MAX * RUN_MAX,
+        }
+    }
+
     /// Returns the row at the place that a random number stands for, if there is one. All rows are at equally many
     /// places.
     pub fn at_place(&self, random: u64) -> Option<&RowEntry> {

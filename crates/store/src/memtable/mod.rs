@@ -20,7 +20,7 @@ mod run;
 mod table;
 
 pub use change::{Change, Patch, Splice};
-pub use elements::Range;
+pub use elements::{Elements, Range};
 pub use entry::RowEntry;
 pub use objects::{ElementRange, ObjectKey};
 pub use prefetch::{Fetched, Sought, TOGETHER_MAX};

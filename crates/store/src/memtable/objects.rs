@@ -50,6 +50,15 @@ impl ObjectKey {
         Slot(self.place as u16)
     }
 
+    /// Returns a number that spreads objects over places.
+    #[inline]
+    pub fn spread(&self) -> u64 {
+        let mut hasher = ObjectHasher::default();
+        hasher.write_u64(self.place);
+        hasher.write_u64(self.id);
+        hasher.finish()
+    }
+
     /// Returns the key of the object with the next id.
     fn next(self) -> Option<ObjectKey> {
         self.id.checked_add(1).map(|id| ObjectKey { id, ..self })

@@ -19,6 +19,7 @@ use crate::reclaim::Reclaimer;
 use crate::role::{Role, RoleNow};
 use crate::row::{Family, SystemScope, system_row};
 use crate::store::{Store, VALUE_BYTES_MAX, hash_seed_row};
+use crate::stretches::Stretches;
 use crate::watch::Watch;
 use haypile_log::{ADVICE, Closed, HistoryStart, Index, Log, Progress, Replay};
 use parking_lot::Mutex;
@@ -78,6 +79,7 @@ impl Store {
             entry_turn: Mutex::default(),
             cache: RowCache::new(options.row_cache_bytes),
             lending: Lending::of(&options),
+            stretches: Stretches::new(options.row_cache_bytes / 16),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             derived: Derived::default(),
             databases: Databases::new(options.databases),

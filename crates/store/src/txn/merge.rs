@@ -2,15 +2,17 @@
 //! of the base in one block. A merge copies and allocates nothing for each row.
 
 use crate::base::{BaseError, Cursor, Direction, Step};
-use crate::memtable::{ElementRange, Fetched, Range, RowEntry, Table};
+use crate::memtable::{self, ElementRange, Fetched, RowEntry, Table};
 use crate::row::RowKey;
+use crate::stretches::{Part, Stretch};
 use std::iter::Rev;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 /// Rows of one generation in a direction.
 pub(crate) enum Ordered<'t> {
-    Up(Range<'t>),
-    Down(Rev<Range<'t>>),
+    Up(memtable::Range<'t>),
+    Down(Rev<memtable::Range<'t>>),
 }
 
 impl<'t> Iterator for Ordered<'t> {
@@ -74,44 +76,85 @@ pub(crate) struct Below<'b> {
     /// The epoch in which the base was asked. Its rows are valid as long as no flush has brought newer ones there
     /// since.
     pub epoch: u64,
-    /// The base's cursor; `None`: the base has no more rows.
-    cursor: Option<Box<dyn Cursor + 'b>>,
-    /// Keys and values, one after the other.
-    bytes: Vec<u8>,
-    /// The ends of each key and each value.
-    ends: Vec<(usize, usize)>,
-    at: usize,
+    rows: Option<Arc<Stretch>>,
+    /// The rows in hand, and the direction in which they go.
+    hand: Range<usize>,
+    direction: Direction,
+    more: More<'b>,
+    /// Rows that the first read reads ahead.
+    ahead: usize,
+}
+
+/// Where the base's rows behind those in hand are.
+enum More<'b> {
+    /// There are none.
+    None,
+    Cursor(Box<dyn Cursor + 'b>),
+    /// The base is to be asked again.
+    Beyond,
 }
 
 impl<'b> Below<'b> {
-    /// Returns rows of the base; without a cursor the base has none in the range.
-    pub fn new(epoch: u64, cursor: Option<Box<dyn Cursor + 'b>>) -> Self {
-        Below { epoch, cursor, bytes: Vec::new(), ends: Vec::new(), at: 0 }
+    /// Returns no rows: the base has none in the range.
+    pub fn none(epoch: u64, direction: Direction) -> Self {
+        Below { epoch, rows: None, hand: 0..0, direction, more: More::None, ahead: 0 }
+    }
+
+    /// Returns rows that a cursor reads in a direction, from its beginning on.
+    pub fn cursor(epoch: u64, direction: Direction, cursor: Box<dyn Cursor + 'b>, ahead: usize) -> Self {
+        Below { more: More::Cursor(cursor), ahead, ..Below::none(epoch, direction) }
+    }
+
+    /// Returns how many rows the next read is to read ahead. Only the first one is.
+    pub fn take_ahead(&mut self) -> usize {
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// Returns rows that are kept.
+    pub fn kept(epoch: u64, direction: Direction, part: Part) -> Self {
+        let more = if part.is_cut { More::Beyond } else { More::None };
+        Below { epoch, rows: Some(part.stretch), hand: part.rows, direction, more, ahead: 0 }
     }
 
     /// Returns the next row in hand.
     #[inline]
     pub fn peek(&self) -> Option<(&[u8], &[u8])> {
-        let (key_end, end) = *self.ends.get(self.at)?;
-        let start = if self.at == 0 { 0 } else { self.ends[self.at - 1].1 };
-        Some((&self.bytes[start..key_end], &self.bytes[key_end..end]))
+        let rows = self.rows.as_ref().filter(|_| !self.hand.is_empty())?;
+        Some(rows.row(match self.direction {
+            Direction::Forward => self.hand.start,
+            Direction::Backward => self.hand.end - 1,
+        }))
     }
 
     #[inline]
     pub fn advance(&mut self) {
-        self.at += 1;
+        match self.direction {
+            Direction::Forward => self.hand.start += 1,
+            Direction::Backward => self.hand.end -= 1,
+        }
     }
 
-    /// Returns whether nothing is in hand, but the base may have more.
+    #[inline]
+    fn has_more(&self) -> bool {
+        !matches!(self.more, More::None)
+    }
+
+    /// Returns whether nothing is in hand, but a cursor may have more.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.at == self.ends.len() && self.cursor.is_some()
+        self.hand.is_empty() && matches!(self.more, More::Cursor(_))
+    }
+
+    /// Returns whether nothing is in hand, and the base is to be asked again for what there may be.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.hand.is_empty() && matches!(self.more, More::Beyond)
     }
 
     /// Returns whether the row in hand is the last one, and the base may have more.
     #[inline]
     pub fn is_last_in_hand(&self) -> bool {
-        self.at + 1 == self.ends.len() && self.cursor.is_some()
+        self.hand.len() == 1 && self.has_more()
     }
 
     /// Visits the rows in hand where nothing else is to be merged with them. Returns the last one if there may be more:
@@ -131,27 +174,44 @@ impl<'b> Below<'b> {
         None
     }
 
-    /// Reads up to `rows_max` rows, fewer if they are long, at least one. Returns false if the tier does not allow it.
-    pub fn fill(&mut self, rows_max: usize, bytes_max: usize) -> Result<bool, BaseError> {
-        self.bytes.clear();
-        self.ends.clear();
-        self.at = 0;
-        let Some(cursor) = &mut self.cursor else { return Ok(true) };
-        while self.ends.len() < rows_max && self.bytes.len() < bytes_max {
+    /// Reads up to `want` rows of `from <= key < until`, where the cursor reads on, fewer if they are long, at least one;
+    /// and those up to `ahead`, as far as the tier allows. Returns false if it does not allow what is wanted.
+    pub fn fill(
+        &mut self,
+        (from, until): (&[u8], &[u8]),
+        want: usize,
+        ahead: usize,
+        bytes_max: usize,
+    ) -> Result<bool, BaseError> {
+        let More::Cursor(cursor) = &mut self.more else { return Ok(true) };
+        let mut rows = Stretch::new(self.epoch, from, until);
+        while rows.len() < want.max(ahead) && rows.row_bytes() < bytes_max {
             match cursor.step()? {
-                Step::Row { key, value } => {
-                    self.bytes.extend_from_slice(key);
-                    let key_end = self.bytes.len();
-                    self.bytes.extend_from_slice(value);
-                    self.ends.push((key_end, self.bytes.len()));
-                }
+                Step::Row { key, value } => rows.push(key, value),
                 Step::End => {
-                    self.cursor = None;
+                    self.more = More::None;
+                    break;
+                }
+                Step::WouldBlock if rows.len() >= want => {
+                    self.more = More::Beyond;
                     break;
                 }
                 Step::WouldBlock => return Ok(false),
             }
         }
+        if self.direction == Direction::Backward {
+            rows.reverse();
+        }
+        if self.has_more() {
+            rows.cut(self.direction);
+        }
+        self.hand = 0..rows.len();
+        self.rows = Some(Arc::new(rows));
         Ok(true)
+    }
+
+    /// Returns the rows that were read last.
+    pub fn rows(&self) -> Option<&Arc<Stretch>> {
+        self.rows.as_ref()
     }
 }

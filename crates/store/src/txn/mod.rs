@@ -24,6 +24,7 @@ pub(crate) mod visit;
 mod visiting;
 mod writes;
 
+pub use draw::Drawn;
 pub use statements::{Before, NOTE, STATEMENTS_BYTES_MAX, UNSAID, Unstated, is_stated};
 pub use visiting::{KeyLocks, Lacking};
 

@@ -217,6 +217,10 @@ impl Txn<'_> {
             }
             Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
             Found::Unknown => {
+                // The epoch after the memtable was asked: rows that have left it before are in the base of that one.
+                if let Some(found) = self.store.stretches.row(self.store.epoch(), row) {
+                    return Ok(found);
+                }
                 before_base(self)?;
                 self.base_row(row, true, false)
             }

@@ -5,8 +5,8 @@
 //! epoch tells; then the step is done again. Rows of one object, which are nearly all that is read, are visited where
 //! they lie, under their shard's latch; other ranges are merged in a map.
 
-use crate::base::{Direction, Step};
-use crate::memtable::{ElementRange, Found, RowEntry, SHARDS, shard_of};
+use crate::base::{Direction, Step, Tier};
+use crate::memtable::{ElementRange, Found, ObjectKey, RowEntry, SHARDS, shard_of};
 use crate::row::{self, Family, RowKey};
 use crate::stop::{Stop, failed};
 use crate::store::Store;
@@ -94,19 +94,16 @@ impl Txn<'_> {
         loop {
             self.goes_on()?;
             let epoch = store.epoch();
-            let held = match below.take().filter(|below| below.epoch == epoch) {
+            let range = ElementRange::of(&from, &until).expect("a part of a range within an object");
+            let held = match below.take().filter(|below| below.epoch == epoch && !below.is_over()) {
                 Some(held) => held,
-                None if store.is_above_base(&from) => Below::new(epoch, None),
-                None => {
-                    let cursor = store.base.scan(&from, &until, direction, self.tier());
-                    Below::new(epoch, Some(cursor.map_err(|error| failed(&error))?))
-                }
+                None if store.is_above_base(&from) => Below::none(epoch, direction),
+                None => store.below(self.tier(), epoch, range.object, (&from, &until), direction)?,
             };
             let rest = below.insert(held);
-            if rest.is_short() && !rest.fill(want, STEP_BYTES).map_err(|error| failed(&error))? {
-                return Err(Stop::WouldBlock);
+            if rest.is_short() {
+                store.read_below(rest, range.object, (&from, &until), want)?;
             }
-            let range = ElementRange::of(&from, &until).expect("a part of a range within an object");
             let latch = store.memtable.latch(shard_of(range.object.slot()));
             if store.epoch() != epoch {
                 continue;
@@ -386,6 +383,43 @@ fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
 }
 
 impl Store {
+    /// Returns rows of an object that the base has, of those with `from <= key < until`: rows that are kept, or what a
+    /// cursor reads.
+    fn below(
+        &self,
+        tier: Tier,
+        epoch: u64,
+        object: ObjectKey,
+        (from, until): (&[u8], &[u8]),
+        direction: Direction,
+    ) -> Result<Below<'_>, Stop> {
+        if let Some(part) = self.stretches.find(epoch, object, from, until, direction) {
+            return Ok(Below::kept(epoch, direction, part));
+        }
+        let cursor = self.base.scan(from, until, direction, tier).map_err(|error| failed(&error))?;
+        Ok(Below::cursor(epoch, direction, cursor, self.stretches.ahead(object)))
+    }
+
+    /// Reads the base's next rows; more than are wanted, and to be kept, where the reads of the object follow each
+    /// other.
+    fn read_below(
+        &self,
+        below: &mut Below<'_>,
+        object: ObjectKey,
+        (from, until): (&[u8], &[u8]),
+        want: usize,
+    ) -> Result<(), Stop> {
+        let ahead = below.take_ahead();
+        if !below.fill((from, until), want, ahead, STEP_BYTES).map_err(|error| failed(&error))? {
+            return Err(Stop::WouldBlock);
+        }
+        self.stretches.on_read(object);
+        if let Some(rows) = below.rows().filter(|_| ahead > 0) {
+            self.stretches.keep(object, rows.clone());
+        }
+        Ok(())
+    }
+
     /// Returns whether the memtable has all of a row's object, so that the base need not be asked: rows that a flush
     /// has brought there are in the memtable as well, until the next freeze.
     #[inline]

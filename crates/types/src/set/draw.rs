@@ -27,14 +27,17 @@ const WALK_FROM: u64 = 8;
 /// Redis makes a new set of the remaining members if so many times as many were taken out.
 const REMAKE_FROM: u64 = 5;
 
+/// Members that are copied on an event loop.
+const COPIED_AT_ONCE: u64 = 1000;
+
 /// Bytes of a bulk string besides its own, about.
 const BULK_BYTES: usize = 8;
 
-/// Draws a member of a set in rows.
-fn draw_from(txn: &mut Txn<'_>, rows: Rows, count: u64, dice: &mut Dice) -> Result<Value> {
+/// Draws a member of a set in rows; also returns whether the set is better copied without its dead rows.
+fn draw_from(txn: &mut Txn<'_>, rows: Rows, count: u64, dice: &mut Dice) -> Result<(Value, bool)> {
     let mut drawn = None;
-    walk::draw(txn, rows, count, dice, |member, _| drawn = Some(Value::from(member)))?;
-    drawn.ok_or_else(|| damaged("a set without members", &count.to_be_bytes()))
+    let is_sparse = walk::draw(txn, rows, count, dice, |member, _| drawn = Some(Value::from(member)))?;
+    drawn.map(|member| (member, is_sparse)).ok_or_else(|| damaged("a set without members", &count.to_be_bytes()))
 }
 
 fn row_of(txn: &Txn<'_>, rows: &Rows, member: &[u8]) -> RowKey {
@@ -56,7 +59,7 @@ fn nth_of(packed: &Packed<'_>, nth: u64) -> Result<(usize, usize, usize)> {
 pub fn draw(txn: &mut Txn<'_>, set: Set) -> Result<Value> {
     let mut dice = Dice::new(txn);
     if let Some(rows) = set.rows() {
-        return draw_from(txn, rows, set.count(), &mut dice);
+        return Ok(draw_from(txn, rows, set.count(), &mut dice)?.0);
     }
     let (_, start, end) = nth_of(&set.packed()?, dice.below(set.count().max(1)))?;
     Ok(set.into_payload().slice(packed::HEAD_BYTES + start..packed::HEAD_BYTES + end))
@@ -66,7 +69,11 @@ pub fn draw(txn: &mut Txn<'_>, set: Set) -> Result<Value> {
 pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, set: Set) -> Result<(Value, u64)> {
     let (mut dice, left) = (Dice::new(txn), set.count().saturating_sub(1));
     if let Some(rows) = set.rows() {
-        let member = draw_from(txn, rows, set.count(), &mut dice)?;
+        let (member, is_sparse) = draw_from(txn, rows, set.count(), &mut dice)?;
+        if is_sparse && left > 0 {
+            copy_without(txn, key, &set, &member)?;
+            return Ok((member, left));
+        }
         txn.delete_row(&row_of(txn, &rows, &member))?;
         set::settle(txn, key, &set, left, &[])?;
         return Ok((member, left));
@@ -81,6 +88,32 @@ pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, set: Set) -> Result<(Value, u64)> {
         key::write(txn, key, Some(header), header, &[&head, &packed.entries[..entry], &packed.entries[end..]])?;
     }
     Ok((set.into_payload().slice(packed::HEAD_BYTES + start..packed::HEAD_BYTES + end), left))
+}
+
+/// Copies a set without one of its members, and without the dead rows among which the others lie: draws and walks pass
+/// those each time.
+fn copy_without(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set, gone: &[u8]) -> Result<()> {
+    if set.count() > COPIED_AT_ONCE {
+        txn.long()?;
+    }
+    // Collected first, since a walk looks through all that its transaction has written. They are few: a sparse set's
+    // rows all lie in memory, and most of them are dead.
+    let (mut members, mut walk) = (Vec::new(), walk(txn, key, set)?);
+    while walk.advance(txn)? {
+        let (hash, member) = walk.member();
+        if member != gone {
+            members.push((hash, Box::<[u8]>::from(member)));
+        }
+    }
+    if members.len() as u64 + 1 != set.count() {
+        return Err(damaged("the count of a set", &set.count().to_be_bytes()));
+    }
+    let mut making = Making::new();
+    for (hash, member) in &members {
+        making.add(txn, key, *hash, member)?;
+    }
+    let header = set.header();
+    making.finish(txn, key, Some(header), header.deadline_ms, set.encoding)
 }
 
 /// The members of a walk that a selection takes, one by one. The walk may be read later and elsewhere.
