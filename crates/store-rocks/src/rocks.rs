@@ -245,8 +245,8 @@ impl Base for Rocks {
         let mut options = CompactOptions::default();
         // Automatic compactions of other ranges go on meanwhile.
         options.set_exclusive_manual_compaction(false);
-        // The filter runs on the last level too: on all of its files where one that came there meanwhile may be the work
-        // of a compaction that began before these rows were dead, because the caller will not ask again.
+        // The filter runs on the last level too: on all of its files where one that came there meanwhile may be the
+        // work of a compaction that began before these rows were dead, because the caller will not ask again.
         let is_compacting = number(&open.db, properties::NUM_RUNNING_COMPACTIONS) > 0;
         options.set_bottommost_level_compaction(match is_compacting {
             true => BottommostLevelCompaction::Force,

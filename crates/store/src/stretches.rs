@@ -39,6 +39,12 @@ const MISSES_MAX: u32 = 64;
 const ROW_BYTES_LEAST: u64 = 32;
 const GROWTH_BYTES: u64 = 64 << 10;
 
+/// The part of its bytes that a stretch keeps as room for more.
+const ROOM_PART: usize = 8;
+
+/// The most bytes of one stretch, whose rows' ends are numbers of 32 bits.
+const BYTES_MAX: u64 = 1 << 30;
+
 /// Bytes of a row besides its own: where key and value end.
 const ROW_BYTES: usize = size_of::<(u32, u32)>();
 
@@ -68,7 +74,7 @@ struct Place {
     reads: Reads,
 }
 
-/// What is known about the reads of one object.
+/// Facts about the reads of one object.
 #[derive(Clone, Copy, Default)]
 struct Reads {
     object: Option<ObjectKey>,
@@ -122,9 +128,12 @@ impl Stretch {
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         debug_assert!(self.from[..] <= *key && *key < self.until[..], "rows are within the bounds");
         if self.ends.len() == self.ends.capacity() {
+            self.ends.reserve_exact(self.ends.len() / ROOM_PART + 8);
+        }
+        let needed = self.bytes.len() + key.len() + value.len();
+        if needed > self.bytes.capacity() {
             // Less room to spare than a vector would take: most of the rows of a large object come one by one.
-            self.ends.reserve_exact(self.ends.len() / 4 + 8);
-            self.bytes.reserve(self.bytes.len() / 4);
+            self.bytes.reserve_exact(needed - self.bytes.len() + self.bytes.len() / ROOM_PART);
         }
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len() as u32;
@@ -262,8 +271,9 @@ impl Reads {
     }
 
     fn on_hit(&mut self) {
-        self.hits += 1;
+        self.hits = self.hits.saturating_add(1);
         self.misses = 0;
+        self.credit = (self.credit + 1).min(CREDIT_MAX);
     }
 }
 
@@ -339,9 +349,20 @@ impl Stretches {
         if bytes > max {
             return;
         }
-        let grows = place.held(object, stretch.epoch).is_some_and(|held| held.grows && !stretch.grows);
-        if place.reads.object != Some(object) || grows && place.reads.misses < MISSES_MAX {
+        if place.reads.object != Some(object) {
             return;
+        }
+        // Another thread may have kept more meanwhile, or something newer.
+        if let Some(held) = &place.stretch {
+            let stays = match (held.grows, stretch.grows) {
+                _ if held.epoch != stretch.epoch => held.epoch > stretch.epoch,
+                (true, true) => held.len() > stretch.len(),
+                (true, false) => place.reads.misses < MISSES_MAX,
+                (false, _) => false,
+            };
+            if stays {
+                return;
+            }
         }
         let before = place.stretch.replace(stretch);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -359,9 +380,9 @@ impl Stretches {
     }
 
     /// Takes the rows of an object out that are known from `from` on, none at first, to be kept again with some more.
-    /// Nothing, if all of them, about `count`, have no room, or somebody reads them.
+    /// Returns none if all of them, about `count`, have no room, or somebody reads them.
     pub fn take_to_grow(&self, object: ObjectKey, epoch: u64, from: &[u8], count: u64) -> Option<Stretch> {
-        let most = self.bytes_most.load(Ordering::Relaxed) / 4 * 3;
+        let most = self.bytes_most.load(Ordering::Relaxed).min(BYTES_MAX);
         let mut place = self.place(object).lock();
         if place.reads.object != Some(object) {
             return None;
@@ -371,8 +392,8 @@ impl Stretches {
             return (count.saturating_mul(ROW_BYTES_LEAST) < most).then_some(stretch);
         };
         let (bytes, rows) = (stretch.taken_bytes(), stretch.len() as u64);
-        let has_room = rows == 0
-            || bytes / rows * count <= most && bytes / 4 * 5 + GROWTH_BYTES <= self.bytes_max.load(Ordering::Relaxed);
+        let grown = bytes + bytes / ROOM_PART as u64 + GROWTH_BYTES;
+        let has_room = rows == 0 || bytes / rows * count <= most && grown <= self.bytes_max().min(most);
         match Arc::try_unwrap(stretch) {
             Ok(stretch) if has_room => {
                 self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -558,6 +579,50 @@ mod tests {
         (0..5).for_each(|_| stretches.on_read(other));
         assert!(stretches.row(EPOCH, &row(22)).is_none(), "it is read no more");
         assert_eq!(stretches.bytes(), 0);
+    }
+
+    /// Adds rows to the stretch that is to have a whole object, and keeps it.
+    fn grow(stretches: &Stretches, mut stretch: Stretch, rows: u32) {
+        let from = stretch.len() as u32;
+        stretch.open(&object_range(Family::Data, Space(1), Slot(2), ObjectId(3)).1);
+        for number in from..from + rows {
+            stretch.push(&data_row(Space(1), Slot(2), ObjectId(3), &number.to_be_bytes()), &[7; 30]);
+        }
+        stretch.cut(Direction::Forward);
+        stretches.keep(object(), Arc::new(stretch));
+    }
+
+    #[test]
+    fn a_whole_object_is_kept_piece_by_piece_as_room_comes() {
+        let stretches = Stretches::new(0);
+        let (most, count) = (8 << 20, 100_000);
+        let from = data_row(Space(1), Slot(2), ObjectId(3), &[]);
+        stretches.on_read(object());
+        let take = || stretches.take_to_grow(object(), EPOCH, &from, count);
+        let mut steps = 0;
+        while steps < 2 * count / 128 {
+            // As the lender does it.
+            stretches.set_bytes_max((stretches.bytes() + stretches.bytes() / 4 + (1 << 20)).min(most), most);
+            let Some(stretch) = take() else { break };
+            let rows = stretch.len() as u64;
+            assert_eq!(rows, steps * 128, "no row is lost");
+            if rows >= count {
+                stretches.keep(object(), Arc::new(stretch));
+                break;
+            }
+            grow(&stretches, stretch, 128);
+            steps += 1;
+            assert!(stretches.bytes() <= stretches.bytes_max());
+        }
+        assert!(steps * 128 >= count, "it has room as a whole: {steps} steps, {} bytes", stretches.bytes());
+        assert!(stretches.take_to_grow(object(), EPOCH, &from, count * 2).is_none(), "twice as many have none");
+        // Another thread began anew while this one read, or is late.
+        let bytes = stretches.bytes();
+        grow(&stretches, Stretch { grows: true, ..Stretch::new(EPOCH, &from, &from) }, 128);
+        grow(&stretches, Stretch { grows: true, ..Stretch::new(EPOCH - 1, &from, &from) }, 128);
+        assert_eq!(stretches.bytes(), bytes);
+        grow(&stretches, Stretch { grows: true, ..Stretch::new(EPOCH + 1, &from, &from) }, 128);
+        assert!(stretches.bytes() < bytes, "a flush has ended");
     }
 
     #[test]

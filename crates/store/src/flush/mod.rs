@@ -158,7 +158,7 @@ impl Store {
             let pressure = self.base.pressure();
             pressure.level0_files > LEVEL0_FILES_MAX
                 || pressure.pending_compaction_bytes > PENDING_COMPACTION_BYTES_MAX
-                || is_paced && !self.flush.is_demanded() && self.flush.since_flush() < interval(&pressure)
+                || is_paced && self.may_pace() && self.flush.since_flush() < interval(&pressure)
         };
         while is_early() && started.elapsed() < BASE_WAIT_MAX {
             if self.flush.is_closing_within(BASE_LOOK_INTERVAL) {
@@ -166,6 +166,14 @@ impl Store {
             }
         }
         self.flush.on_waited(started.elapsed());
+    }
+
+    /// Returns whether a flush may wait only for the pace of compactions: nobody waits for it, and writers, who are
+    /// slowed meanwhile, are not near to be refused.
+    fn may_pace(&self) -> bool {
+        !self.flush.is_demanded()
+            && !self.flush.makes_room()
+            && self.memtable.active_bytes() <= self.flush.memtable_bytes() / 4 * 5
     }
 
     /// Waits until the consensus group that this store is in has agreed on a record.

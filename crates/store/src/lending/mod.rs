@@ -59,8 +59,10 @@ impl Store {
     fn share_out(&self, bytes: u64, share: u64) {
         let (kept, before) = (self.stretches.bytes(), self.stretches.bytes_max());
         let slice = SLICE_BYTES.min(bytes / 16);
-        let is_fitting = (kept + slice / 2..=kept + 3 * slice).contains(&before);
-        let fitting = if is_fitting { before } else { kept.next_multiple_of(slice.max(1)) + slice };
+        // A stretch grows by a part of what it has: there is room for that, and for a few megabytes more.
+        let room = kept / 4 + slice;
+        let is_fitting = (kept + room / 2 + slice / 4..=kept + 3 * room).contains(&before);
+        let fitting = if is_fitting { before } else { (kept + room).next_multiple_of(slice.max(1)) };
         let (fitting, most) = (fitting.min(bytes / 2), bytes / 2);
         if fitting < before {
             self.stretches.set_bytes_max(fitting, most);

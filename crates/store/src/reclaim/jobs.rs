@@ -115,7 +115,7 @@ impl Reclaimer {
     pub(super) fn on_sampled(&self, window: &Window, with_rows: &[Orphan], share: f64) -> bool {
         let mut state = self.state.lock();
         let is_ripe = state.dead.on_sampled(window, |orphan| with_rows.contains(orphan)).is_ripe(share);
-        if is_ripe {
+        if is_ripe && state.jobs.len() + ELEMENTS.len() <= JOBS_MAX {
             state.dead.forget(window);
             for (from, until) in ELEMENTS.map(|family| window.rows(family)) {
                 state.push_range(from, until);

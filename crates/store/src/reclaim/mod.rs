@@ -2,8 +2,8 @@
 //!
 //! A flush tells which objects lost their owner and which spaces are dead. A dead space's ranges go as a whole. Dead
 //! objects are counted by range; past a share of what lies there, or for one big object, that range is compacted, and
-//! the base drops the rows of objects without an owner. Other compactions drop them too, so that the count is checked by
-//! a sample before (`dead`). The base's periodic compaction finds the rest, such as an object that was written ahead
+//! the base drops the rows of objects without an owner. Other compactions drop them too, so that the count is checked
+//! by a sample before (`dead`). The base's periodic compaction finds the rest, such as an object that was written ahead
 //! before a crash. Reclaiming has a thread of its own.
 
 mod dead;
@@ -37,7 +37,9 @@ impl Store {
     pub(crate) fn on_dead(&self, spaces: &[Space], orphans: &[Orphan]) {
         let each = orphans.len() / MEASURED + 1;
         let sizes: Vec<u64> = orphans.iter().step_by(each).map(|orphan| self.orphan_bytes(orphan)).collect();
-        let average = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
+        // A big one says nothing of the others.
+        let usual = || sizes.iter().filter(|bytes| **bytes < BIG_OBJECT_BYTES);
+        let average = usual().sum::<u64>() / usual().count().max(1) as u64;
         let sized = orphans.iter().enumerate().map(|(at, orphan)| {
             let bytes = if at % each == 0 { sizes[at / each] } else { average };
             (*orphan, bytes)
@@ -46,20 +48,25 @@ impl Store {
     }
 
     /// Has the ripest window of dead objects compacted, if one is worth it.
-    fn look_at_dead(&self) -> Result<(), BaseError> {
+    fn look_at_dead(&self) {
         let (counts, share) = self.reclaimer.dead_counts();
         for window in dead::ripe_windows(&counts, share, |from, until| self.base.bytes_in(from, until)) {
             let mut with_rows = Vec::new();
             for orphan in self.reclaimer.dead_sample(&window) {
-                if self.has_rows(&orphan)? {
-                    with_rows.push(orphan);
+                match self.has_rows(&orphan) {
+                    Ok(false) => {}
+                    Ok(true) => with_rows.push(orphan),
+                    Err(error) => {
+                        // The compaction that it may lead to says what is wrong.
+                        tracing::warn!("it cannot be read whether an object still has rows: {error}");
+                        with_rows.push(orphan);
+                    }
                 }
             }
             if self.reclaimer.on_sampled(&window, &with_rows, share) {
                 break;
             }
         }
-        Ok(())
     }
 
     /// Returns whether the base has a row of an object.
@@ -125,7 +132,10 @@ impl Store {
     fn reclaim(&self, job: &Job) -> Result<(), BaseError> {
         match job {
             Job::Range(from, until) => self.base.reclaim_range(from, until),
-            Job::Look => self.look_at_dead(),
+            Job::Look => {
+                self.look_at_dead();
+                Ok(())
+            }
             Job::Begin(wanted) => self.begin_compaction(wanted),
             Job::Piece(from, until) => self.compact_piece(from, until),
             Job::Space(space) => {

@@ -25,7 +25,7 @@ const AHEAD_BYTES: usize = 32 << 10;
 /// The result of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
-    /// Nothing was drawn, which does not mean that there is no row.
+    /// No row was drawn, which does not mean that there is none.
     No,
     Row,
     /// A row was drawn, out of so many dead ones that the object is better copied without them.

@@ -71,6 +71,9 @@ pub(crate) fn first(direction: Direction, keys: [Option<&[u8]>; 4]) -> Option<&[
     }
 }
 
+/// Rows that are visited under a latch at a time.
+const REST_ROWS: usize = 256;
+
 /// Rows of the base, some at a time, and whether there may be more.
 pub(crate) struct Below<'b> {
     /// The epoch in which the base was asked. Its rows are valid as long as no flush has brought newer ones there
@@ -157,14 +160,17 @@ impl<'b> Below<'b> {
         self.hand.len() == 1 && self.has_more()
     }
 
-    /// Visits the rows in hand where nothing else is to be merged with them. Returns the last one if there may be more:
-    /// the next step has to look at the memtable again, so that all of these rows are behind it.
+    /// Visits the rows in hand where nothing else is to be merged with them, as many as a step may. Returns the last
+    /// one if there may be more: the next step has to look at the memtable again, so that all of these are behind it.
     pub fn visit_rest(&mut self, visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Option<RowKey> {
+        let mut left = REST_ROWS;
         while let Some((key, value)) = self.peek() {
             if visit(key, value).is_break() {
                 return None;
             }
-            if self.is_last_in_hand() {
+            left -= 1;
+            let is_end = left == 0 && self.hand.len() > 1;
+            if is_end || self.is_last_in_hand() {
                 let last = RowKey::from_slice(key);
                 self.advance();
                 return Some(last);
@@ -174,8 +180,8 @@ impl<'b> Below<'b> {
         None
     }
 
-    /// Reads up to `want` rows of `from <= key < until`, where the cursor reads on, fewer if they are long, at least one;
-    /// and those up to `ahead`, as far as the tier allows. Returns false if it does not allow what is wanted.
+    /// Reads up to `want` rows of `from <= key < until`, where the cursor reads on, fewer if they are long, at least
+    /// one; and those up to `ahead`, as far as the tier allows. Returns false if it does not allow what is wanted.
     pub fn fill(
         &mut self,
         (from, until): (&[u8], &[u8]),

@@ -27,9 +27,6 @@ const WALK_FROM: u64 = 8;
 /// Redis makes a new set of the remaining members if so many times as many were taken out.
 const REMAKE_FROM: u64 = 5;
 
-/// Members that are copied on an event loop.
-const COPIED_AT_ONCE: u64 = 1000;
-
 /// Bytes of a bulk string besides its own, about.
 const BULK_BYTES: usize = 8;
 
@@ -93,9 +90,8 @@ pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, set: Set) -> Result<(Value, u64)> {
 /// Copies a set without one of its members, and without the dead rows among which the others lie: draws and walks pass
 /// those each time.
 fn copy_without(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set, gone: &[u8]) -> Result<()> {
-    if set.count() > COPIED_AT_ONCE {
-        txn.long()?;
-    }
+    // The walk passes the dead rows, too.
+    txn.long()?;
     // Collected first, since a walk looks through all that its transaction has written. They are few: a sparse set's
     // rows all lie in memory, and most of them are dead.
     let (mut members, mut walk) = (Vec::new(), walk(txn, key, set)?);
