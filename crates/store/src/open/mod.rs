@@ -64,8 +64,7 @@ impl Store {
         let stamp = crate::check::applied(&*base).map_err(unreadable)?;
         let applied = stamp.map(|stamp| stamp.index.0);
         let disk_free_min = Arc::new(AtomicU64::new(options.disk_free_min_bytes));
-        let mut log = options.log.clone();
-        log.room = room(&options, disk_free_min.clone());
+        let log = haypile_log::Options { room: room(&options, disk_free_min.clone()), ..options.log.clone() };
         let opened = Log::open(log, stamp.unwrap_or_default()).map_err(|error| OpenError(error.to_string()))?;
         if let Some(cut) = &opened.cut {
             tracing::warn!(

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// The dead share of a window at which it is compacted.
 const DEAD_SHARE: f64 = 0.25;
 
-/// The same while flushes follow each other: the compactions that come with them drop dead rows at no cost of their
-/// own.
+/// The dead share while flushes follow each other: the compactions that come with them drop dead rows at no cost of
+/// their own.
 const DEAD_SHARE_BUSY: f64 = 0.5;
 
 /// The most jobs that wait; further ranges are left to periodic compaction.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Places that are drawn under the latch. Where so many have no row, most rows of the object were deleted.
 const ATTEMPTS: usize = 64;
 
-/// The same where rows of the base that were deleted since are among the places.
+/// Places that are drawn where rows of the base that were deleted since are among them.
 const ATTEMPTS_BELOW: usize = 256;
 
 /// Rows of the base that a draw reads for those that follow it, and their bytes.
