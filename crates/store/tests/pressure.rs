@@ -265,6 +265,7 @@ fn flushes_go_at_the_pace_of_compactions_unless_somebody_waits_for_one() {
         machine.put(&format!("fill:{n}"), &[0; 4000]).expect("room");
         n += 1;
     }
+    // A flush that does not end gives no sign to wait for: several looks of its thread have passed by then.
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(machine.rows.len(), rows, "it waits");
     machine.store.flush_now().expect("flushes");

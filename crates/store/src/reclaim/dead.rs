@@ -157,7 +157,7 @@ pub(super) fn ripe_windows(
                 windows.push(std::mem::replace(&mut open, next));
             }
         }
-        // What is left at the end is no window of its own, unless it is the only one.
+        // The rest at the end is no window of its own, unless it is the only one.
         match windows[begin..].last_mut() {
             Some(last) => {
                 last.ranges.end = RANGES;
