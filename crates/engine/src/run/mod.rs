@@ -23,6 +23,7 @@ pub(crate) mod together;
 pub(crate) mod wait;
 pub(crate) mod work;
 
+pub(crate) mod lane;
 pub(crate) mod pool;
 
 pub(crate) mod archive;

@@ -13,17 +13,17 @@ use crate::keys::visits::{CLAIMS_MAX, FEW_KEYS};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
 use crate::run::engine::Engine;
+use crate::run::lane::Lane;
 use crate::run::movers::Movers;
 use crate::run::multi::Rewatch;
 use crate::run::serving::Place;
 use crate::run::together::{Together, Wanted};
 use crate::run::work::Needs;
-use crate::sync::{Condvar, Mutex, lock};
+use crate::sync::{Mutex, lock};
 use haypile_commands::Access;
 use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
-use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use thread_priority::{
@@ -80,8 +80,8 @@ const PRIORITY: u8 = 10;
 /// less than a microsecond at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
-    loaders: Lane,
-    runners: Lane,
+    loaders: Lane<Job>,
+    runners: Lane<Job>,
     pub movers: Movers,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -92,24 +92,6 @@ enum Group {
     Load,
     Run,
     Move,
-}
-
-/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what
-/// its requests lack together, which is bounded (`together`), and its connection is not read meanwhile.
-#[derive(Default)]
-struct Lane {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    idle: usize,
-    /// An idle thread was woken and has not come yet. One at a time: each that comes wakes the next, if there is more
-    /// to do than it takes, so that an event loop wakes no more than one.
-    called: bool,
-    closed: bool,
 }
 
 impl Pool {
@@ -159,7 +141,7 @@ impl Pool {
 
     /// Jobs that no thread has begun.
     pub fn queued(&self) -> usize {
-        let in_lanes: usize = [&self.loaders, &self.runners].map(|lane| lock(&lane.queue).jobs.len()).iter().sum();
+        let in_lanes: usize = [&self.loaders, &self.runners].map(Lane::queued).iter().sum();
         in_lanes + self.movers.queued()
     }
 
@@ -182,69 +164,6 @@ fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
     for thread in threads {
         // A thread that panicked has said so already.
         let _ = thread.join();
-    }
-}
-
-impl Lane {
-    fn extend(&self, jobs: impl Iterator<Item = Job>) {
-        let mut jobs = jobs.peekable();
-        if jobs.peek().is_none() {
-            return;
-        }
-        let call = {
-            let mut queue = lock(&self.queue);
-            if queue.closed {
-                // Jobs are dropped without the lock: they may hold what takes it.
-                drop(queue);
-                return drop(jobs);
-            }
-            queue.jobs.extend(jobs);
-            queue.call()
-        };
-        if call {
-            self.changed.notify_one();
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut queue = lock(&self.queue);
-        loop {
-            if queue.closed {
-                return None;
-            }
-            if let Some(job) = queue.jobs.pop_front() {
-                let call = queue.call();
-                drop(queue);
-                if call {
-                    self.changed.notify_one();
-                }
-                return Some(job);
-            }
-            queue.idle += 1;
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            queue.idle -= 1;
-            queue.called = false;
-        }
-    }
-
-    /// Hands out no job any more, and drops those that are there or come.
-    fn close(&self) {
-        let dropped = {
-            let mut queue = lock(&self.queue);
-            queue.closed = true;
-            std::mem::take(&mut queue.jobs)
-        };
-        self.changed.notify_all();
-        drop(dropped);
-    }
-}
-
-impl Queue {
-    /// Whether an idle thread is to be woken now.
-    fn call(&mut self) -> bool {
-        let call = !self.jobs.is_empty() && self.idle > 0 && !self.called;
-        self.called |= call;
-        call
     }
 }
 
@@ -493,81 +412,4 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
             Finished { gate: ran.gate, was_block, was_locked, ..Finished::plain(before, reply) }
         }
     })
-}
-
-#[cfg(all(test, not(feature = "shuttle")))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lane_that_is_closed_drops_jobs_that_nobody_has_begun() {
-        let inbox = Arc::new(Inbox::new(Box::new(|| ())));
-        let jobs = |count| (0..count).map(|session| Job { session, inbox: inbox.clone(), task: Task::Expire });
-        let lane = Lane::default();
-        lane.extend(jobs(3));
-        let begun = lane.next().expect("there are three");
-        assert_eq!((begun.session, Arc::strong_count(&inbox)), (0, 4));
-        lane.close();
-        assert!(lane.next().is_none());
-        lane.extend(jobs(2));
-        assert!(lane.next().is_none());
-        assert_eq!(Arc::strong_count(&inbox), 2, "only the begun job is left");
-    }
-}
-
-#[cfg(all(test, feature = "shuttle"))]
-mod schedules {
-    use super::*;
-    use shuttle::sync::Arc;
-    use shuttle::thread;
-
-    const THREADS: usize = 3;
-
-    fn job(session: u64) -> Job {
-        Job { session, inbox: Arc::new(Inbox::new(Box::new(|| ()))), task: Task::Expire }
-    }
-
-    /// As many jobs as there are threads, handed over by two event loops, some together: each job ends only when all
-    /// have begun. If a thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
-    #[test]
-    fn no_thread_sleeps_while_there_is_a_job() {
-        let scenario = || {
-            let lane = Arc::new(Lane::default());
-            let begun = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
-            let threads: Vec<_> = (0..THREADS)
-                .map(|_| {
-                    let (lane, begun) = (lane.clone(), begun.clone());
-                    thread::spawn(move || {
-                        while let Some(job) = lane.next() {
-                            let mut sessions = lock(&begun.0);
-                            sessions.push(job.session);
-                            begun.1.notify_all();
-                            let all = sessions.len().next_multiple_of(THREADS);
-                            while sessions.len() < all {
-                                sessions = begun.1.wait(sessions).expect("nobody panics");
-                            }
-                        }
-                    })
-                })
-                .collect();
-            for round in 0..2 {
-                let first = 3 * round;
-                let other = lane.clone();
-                let event_loop = thread::spawn(move || other.extend([job(first), job(first + 1)].into_iter()));
-                lane.extend(std::iter::once(job(first + 2)));
-                event_loop.join().expect("it hands over its jobs");
-                let mut sessions = lock(&begun.0);
-                while sessions.len() < THREADS * (round as usize + 1) {
-                    sessions = begun.1.wait(sessions).expect("nobody panics");
-                }
-            }
-            lane.close();
-            threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
-            let mut sessions = std::mem::take(&mut *lock(&begun.0));
-            sessions.sort_unstable();
-            assert_eq!(sessions, [0, 1, 2, 3, 4, 5], "each job is taken once");
-        };
-        shuttle::check_random(scenario, 3000);
-        shuttle::check_pct(scenario, 3000, 3);
-    }
 }
