@@ -9,6 +9,7 @@
 
 mod access;
 mod apply;
+mod attempts;
 mod backup;
 pub mod base;
 mod cache;

@@ -3,6 +3,7 @@
 
 use crate::access::AccessPolicy;
 use crate::apply::staged::Staged;
+use crate::attempts::Attempts;
 use crate::base::{Base, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
@@ -37,6 +38,8 @@ pub struct Store {
     /// Held while an entry of a consensus group is applied: a generation has all of an entry, or nothing.
     pub(crate) entry_turn: Mutex<()>,
     pub(crate) cache: RowCache,
+    /// Whether the base is likely to have what neither the memtable nor the row cache has in memory.
+    pub(crate) attempts: Attempts,
     pub(crate) lending: Lending,
     pub(crate) presence: Presence,
     pub(crate) derived: Derived,

@@ -77,6 +77,7 @@ impl Store {
             staged: Staged::default(),
             entry_turn: Mutex::default(),
             cache: RowCache::new(options.row_cache_bytes),
+            attempts: Default::default(),
             lending: Lending::of(&options),
             stretches: Stretches::new(options.row_cache_bytes / 16),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
@@ -131,10 +132,15 @@ impl Store {
             base.close();
             return Err(error);
         }
-        store.start_thread("reclaim", Store::run_reclaims);
-        store.start_thread("lend", Store::run_lending);
-        store.start_thread("watch", |store| store.watch.run(|| drop(store.look_at_files())));
+        store.start_upkeep();
         Ok(store)
+    }
+
+    /// Starts the threads that an open store has beside the flush.
+    fn start_upkeep(self: &Arc<Store>) {
+        self.start_thread("reclaim", Store::run_reclaims);
+        self.start_thread("lend", Store::run_lending);
+        self.start_thread("watch", |store| store.watch.run(|| drop(store.look_at_files())));
     }
 
     /// Brings the store from the base's facts to the log's last record; the store is ready for transactions then.

@@ -264,15 +264,19 @@ impl Txn<'_> {
     }
 
     /// Looks a row up in the base. On an event loop only so many times, since each look takes several microseconds even
-    /// where no disk is read: the others are to be loaded, as if the disk had to be read.
+    /// where no disk is read: the others are to be loaded, as if the disk had to be read. So is any row where hardly any
+    /// were in memory of late.
     fn look_in_base(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
-        if self.tier() == Tier::Memory {
-            self.looked_in_base += 1;
-            if self.looked_in_base > LOOKS_IN_BASE_MAX {
-                return Err(Stop::WouldBlock);
-            }
+        if self.tier() == Tier::Disk {
+            return lookup(self.store.base.get(row, Tier::Disk));
         }
-        lookup(self.store.base.get(row, self.tier()))
+        self.looked_in_base += 1;
+        if self.looked_in_base > LOOKS_IN_BASE_MAX || !self.store.attempts.is_due() {
+            return Err(Stop::WouldBlock);
+        }
+        let found = self.store.base.get(row, Tier::Memory);
+        self.store.attempts.note(!matches!(found, Ok(Lookup::WouldBlock)));
+        lookup(found)
     }
 
     pub(crate) fn tier(&self) -> Tier {
