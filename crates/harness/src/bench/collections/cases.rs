@@ -27,6 +27,8 @@ pub struct Case {
     pub pipeline: usize,
     pub requests: u64,
     pub fill: Option<Fill>,
+    /// The server is started again behind the fill: ours has the data set in the base.
+    pub is_stored: bool,
     pub make: Make,
     /// The most CPU time per request over that of redis-server; `None` where nothing was promised.
     pub target: Option<f64>,
@@ -56,7 +58,7 @@ pub(super) fn any(random: &mut Random, prefix: &str, below: u64) -> String {
 }
 
 /// Returns a command on one key of `count` elements, each made of its number.
-fn filled(command: &str, key: String, count: u64, element: impl Fn(u64) -> Vec<Vec<u8>>) -> Words {
+pub(super) fn filled(command: &str, key: String, count: u64, element: impl Fn(u64) -> Vec<Vec<u8>>) -> Words {
     let mut words = words(&[&command, &key]);
     words.extend((0..count).flat_map(element));
     words
@@ -114,7 +116,7 @@ const NUMBERS: Fill = Fill {
 };
 
 /// Returns a member of a set or sorted set, as long as a value.
-fn member(number: u64) -> Vec<u8> {
+pub(super) fn member(number: u64) -> Vec<u8> {
     let mut member = VALUE.to_vec();
     let name = named("member", number);
     member[..name.len()].copy_from_slice(name.as_bytes());
@@ -140,7 +142,7 @@ fn range(random: &mut Random, last: u64) -> Words {
 }
 
 pub(super) const fn case(id: &'static str, title: &'static str, make: Make) -> Case {
-    Case { id, title, pipeline: 16, requests: 1_000_000, fill: None, make, target: None }
+    Case { id, title, pipeline: 16, requests: 1_000_000, fill: None, is_stored: false, make, target: None }
 }
 
 impl Case {

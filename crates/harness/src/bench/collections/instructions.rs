@@ -3,6 +3,7 @@
 //! CPU time on a machine that others share varies by several percent from one run to the next; the number of
 //! instructions that a request takes varies by less than one. It knows neither the kernel's work nor waits for memory,
 //! so that it does not compare different servers: it says whether a change has made a command do more.
+//! Cases in which a server is started again are left out.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,7 +38,7 @@ pub struct Options {
 /// Counts and prints; returns true if no case takes more than `at_most` of the instructions before.
 pub fn run(options: &Options) -> Result<bool> {
     let mut all = true;
-    for case in chosen(&options.cases)? {
+    for case in chosen(&options.cases)?.filter(|case| !case.is_stored) {
         let count = |binary: &Path| count(options, binary, case).with_context(|| format!("counting {}", case.id));
         // Each server has one core at most: they do not disturb each other's counts.
         let (base, ours) = std::thread::scope(|threads| {

@@ -6,6 +6,7 @@ mod cases;
 mod driver;
 mod hyperloglogs;
 pub mod instructions;
+mod queues;
 mod streams;
 
 use std::path::PathBuf;
@@ -54,7 +55,7 @@ impl Outcome {
 }
 
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter().chain(hyperloglogs::CASES).chain(streams::CASES)
+    cases::CASES.iter().chain(hyperloglogs::CASES).chain(streams::CASES).chain(queues::CASES)
 }
 
 /// Returns the cases with these ids; all of them for none.
@@ -99,19 +100,24 @@ fn measure(options: &Options, case: &'static Case) -> Result<Outcome> {
 /// Measures one server in one round, in a directory of its own.
 fn one(options: &Options, template: &Template, case: &Case, round: u32) -> Result<Measured> {
     let place = Workplace::new("collections", None)?;
-    let (server, _) = Server::start(&template.pinned_to(options.server_cpu), &place)?;
-    let mut client = server.client()?;
+    let template = template.pinned_to(options.server_cpu);
+    let (mut server, _) = Server::start(&template, &place)?;
     let scaled = |requests: u64| ((requests as f64 * options.scale) as u64).max(200);
-    let load = |requests, pipeline, make, seed| {
+    let load = |server: &Server, requests, pipeline, make, seed| {
         let (port, cpu) = (server.port(), Some(options.client_cpu));
         Load { port, requests: scaled(requests), pipeline, seed, cpu, make }.run()
     };
     if let Some(fill) = case.fill {
-        load(fill.requests, FILL_PIPELINE, fill.make, 1).context("the fill")?;
+        load(&server, fill.requests, FILL_PIPELINE, fill.make, 1).context("the fill")?;
     }
+    if case.is_stored {
+        server.stop()?;
+        server = Server::start(&template, &place)?.0;
+    }
+    let mut client = server.client()?;
     let before = idle_cpu_seconds(server.pid(), options.idle_max);
     let flushes_before = flushes(&mut client)?;
-    let rate = load(case.requests, case.pipeline, case.make, u64::from(round) + 2)?;
+    let rate = load(&server, case.requests, case.pipeline, case.make, u64::from(round) + 2)?;
     let after = idle_cpu_seconds(server.pid(), options.idle_max);
     let cpu_us = (after - before) / scaled(case.requests) as f64 * 1e6;
     let flushes = flushes(&mut client)? - flushes_before;
