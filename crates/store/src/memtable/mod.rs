@@ -130,6 +130,14 @@ impl Memtable {
         self.latch(shard_of_row(row)).row(row)
     }
 
+    /// Returns whether the rows of an object lie in one generation, to which a row belongs: those that the base does not
+    /// have leave no tombstone there when they are deleted.
+    pub fn is_in_one_generation(&self, row: &[u8]) -> bool {
+        let latch = self.latch(shard_of_row(row));
+        let Some(frozen) = &latch.frozen else { return true };
+        ObjectKey::of(row).is_some_and(|(object, _)| frozen.objects.elements(object).is_none())
+    }
+
     /// Returns the bytes of the active generation: keys, values and bookkeeping.
     pub fn active_bytes(&self) -> u64 {
         self.active_bytes.load(Ordering::Relaxed)

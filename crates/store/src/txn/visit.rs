@@ -57,6 +57,12 @@ pub enum RowPresence {
 }
 
 impl Txn<'_> {
+    /// Returns whether an ordered read of a row's object comes from an end to the first row that lives at once: no row
+    /// that was deleted, by this transaction either, has left a trace that is to be passed over.
+    pub fn is_dense(&self, row: &[u8]) -> bool {
+        self.overlay.is_empty() && self.store.is_dense(row)
+    }
+
     /// Visits rows that are not meta rows with `from <= key < until`, ascending or descending, as they are now, own
     /// writes included, until `visit` breaks or the range ends. `want` is how many rows the caller expects to need.
     /// `visit` gets key and value; it may run under a latch and only looks at bytes.
@@ -425,6 +431,12 @@ impl Store {
     #[inline]
     pub(crate) fn is_above_base(&self, row: &[u8]) -> bool {
         row::object_of(row).is_some_and(|id| id.0 >= self.base_ids_end.load(Ordering::Acquire))
+    }
+
+    /// Returns whether a row's object leaves no trace of its rows that were deleted: an ordered read from an end comes
+    /// to the first one that lives at once.
+    pub(crate) fn is_dense(&self, row: &[u8]) -> bool {
+        self.is_above_base(row) && self.memtable.is_in_one_generation(row)
     }
 
     /// Returns whether the base has a row that the memtable does not know, as far as that is known without a look at

@@ -139,6 +139,11 @@ impl Ranks {
         })
     }
 
+    /// Tells whether a walk needs no tree to pass over the places of elements that were taken: they have left none.
+    pub fn is_dense(&self, txn: &Txn<'_>) -> bool {
+        txn.is_dense(&self.row(b""))
+    }
+
     /// Returns the bounds of a walk, moved past empty blocks at its beginning.
     pub fn start(
         &self,
@@ -147,7 +152,7 @@ impl Ranks {
         until: Option<RowKey>,
         direction: Direction,
     ) -> Result<(RowKey, Option<RowKey>)> {
-        if !self.is_there() {
+        if !self.is_there() || self.is_dense(txn) {
             return Ok((from, until));
         }
         match direction {

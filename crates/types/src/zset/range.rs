@@ -325,11 +325,12 @@ impl Large {
 
     /// Returns `take` elements from the one with this index on.
     fn run_from(&self, txn: &mut Txn<'_>, first: u64, direction: Direction, take: u64) -> Result<Run> {
-        let (key, skip) = match (self.ranks.is_there(), direction) {
-            (true, _) => self.ranks.find(txn, first, direction)?,
-            (false, Direction::Forward) => (None, first),
-            (false, Direction::Backward) => (None, self.head.count - 1 - first),
+        let skip = match direction {
+            Direction::Forward => first,
+            Direction::Backward => self.head.count - 1 - first,
         };
+        let is_near = !self.ranks.is_there() || (skip == 0 && self.ranks.is_dense(txn));
+        let (key, skip) = if is_near { (None, skip) } else { self.ranks.find(txn, first, direction)? };
         let (from, until) = match direction {
             Direction::Forward => (key.unwrap_or_default(), None),
             Direction::Backward => (RowKey::new(), key),
