@@ -80,6 +80,10 @@ impl Wanted {
     }
 }
 
+fn has_several_keys(call: &Planned<'_>) -> bool {
+    call.entry.as_ref().is_ok_and(|entry| entry.command.keys(Args::from(call.args)).nth(1).is_some())
+}
+
 fn look(txn: &mut Txn<'_>, key: &Key<'_>, overwritten: bool) -> Result<(), Stop> {
     if overwritten { txn.presence(key).map(drop) } else { txn.meta(key).map(drop) }
 }
@@ -99,8 +103,10 @@ impl WorkerState {
         };
         let store = &*store;
         let mut wanted = Vec::new();
-        self.add_lacking(store, session, &calls[..1], &mut wanted);
         // A command that has several keys is read key by key, another one as a whole, below.
+        if calls[0].as_ref().is_some_and(has_several_keys) {
+            self.add_lacking(store, session, &calls[..1], &mut wanted);
+        }
         let is_split = wanted.len() > 1;
         if !is_split {
             wanted.clear();
