@@ -6,6 +6,10 @@
 //! queues at the stripe that refused, holds nothing meanwhile, and is called when that stripe is free, in order of
 //! arrival; it then tries again. No thread waits for a key, and nothing here knows what a waiter does.
 //!
+//! A call takes several times as long as a command. So a stripe that is free does not wait for the one that was called:
+//! newcomers pass it, or all commands on a key that several event loops want would be called one by one. One that comes
+//! in vain is passed no more.
+//!
 //! A run that holds its keys across disk reads, of which it may have thousands, would keep a good part of all stripes
 //! from others. It holds each key by itself (`by_key`) and marks the stripes, so that other commands look there for
 //! their own keys before they take such a stripe. A stripe that is held as a whole refuses whoever wants a key of it.
@@ -19,12 +23,14 @@ use std::collections::{HashMap, VecDeque};
 
 /// The stripe is held exclusively.
 const EXCLUSIVE: u32 = 1 << 31;
-/// Someone is parked at the stripe: newcomers line up behind, and whoever unlocks wakes.
+/// Someone is parked at the stripe: newcomers do not join those who hold it, and whoever unlocks wakes.
 const WAITERS: u32 = 1 << 30;
 /// Some keys of the stripe are held one by one. Set and cleared while `ByKey` stands still for the stripe.
 const BY_KEY: u32 = 1 << 29;
+/// Someone was called in vain and is parked again, or was called once more: newcomers line up behind.
+const PASSED: u32 = 1 << 28;
 /// The bits that count the shared holds of a stripe.
-const SHARED: u32 = BY_KEY - 1;
+const SHARED: u32 = PASSED - 1;
 
 /// The number of further looks at a refused stripe before the command parks: about as long as another event loop's
 /// command takes, and less than a wake-up costs.
@@ -46,7 +52,7 @@ pub struct Refused {
 /// The turn of the command that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// For the first time: lines up behind those who are parked.
+    /// For the first time: passes those who are parked where the stripe is free, unless one was called in vain.
     Newcomer,
     /// Called from its place in the queue of this stripe: may pass those who are still in it.
     Called(Refused),
@@ -169,14 +175,14 @@ impl Locks {
     /// keeps its place at the front.
     pub fn park(&self, refused: Refused, turn: Turn, waiter: Waiter) -> Parked {
         let word = self.word(refused.stripe);
+        let called = matches!(turn, Turn::Called(at) if at.stripe == refused.stripe);
         let mut parked = lock(&self.parked);
         // From here on whoever unlocks comes to the mutex and finds the waiter.
-        let before = word.fetch_or(WAITERS, Ordering::AcqRel);
-        let called = matches!(turn, Turn::Called(at) if at.stripe == refused.stripe);
+        let before = word.fetch_or(if called { WAITERS | PASSED } else { WAITERS }, Ordering::AcqRel);
         let empty = !parked.by_stripe.contains_key(&refused.stripe);
         if (empty || called) && self.is_free(before, &refused) {
             if empty {
-                word.fetch_and(!WAITERS, Ordering::Release);
+                word.fetch_and(!(WAITERS | PASSED), Ordering::Release);
             }
             return Parked::Retry(waiter);
         }
@@ -191,6 +197,7 @@ impl Locks {
 
     /// Gives up the turn of one that was called at this stripe: calls those behind it, if the stripe is free.
     pub fn pass_on(&self, at: Refused) {
+        self.word(at.stripe).fetch_and(!PASSED, Ordering::Release);
         self.call_next(at.stripe);
     }
 
@@ -219,8 +226,7 @@ impl Locks {
         let mut now = word.load(Ordering::Relaxed);
         loop {
             if !lets_in(now, hold, called) {
-                // In a line, waiting a moment is of no use.
-                if now & WAITERS != 0 || spins == SPINS {
+                if is_hopeless(now, called) || spins == SPINS {
                     return Err(Refused { stripe, claim: claims[0], hold });
                 }
                 spins += 1;
@@ -234,7 +240,8 @@ impl Locks {
             if let Some(claim) = held.as_ref().and_then(|held| held.refused(claims)) {
                 return Err(Refused { stripe, claim, hold });
             }
-            match word.compare_exchange_weak(now, taken(now, hold), Ordering::Acquire, Ordering::Relaxed) {
+            let after = taken(if called { now & !PASSED } else { now }, hold);
+            match word.compare_exchange_weak(now, after, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(changed) => now = changed,
             }
@@ -249,7 +256,7 @@ impl Locks {
         loop {
             let mut now = word.load(Ordering::Relaxed);
             if !lets_in(now, hold, called) {
-                if now & WAITERS != 0 || spins == SPINS {
+                if is_hopeless(now, called) || spins == SPINS {
                     return Err(Refused { stripe, claim: claims[0], hold });
                 }
                 spins += 1;
@@ -261,7 +268,8 @@ impl Locks {
                 return Err(Refused { stripe, claim, hold });
             }
             while lets_in(now, hold, called) {
-                match word.compare_exchange_weak(now, now | BY_KEY, Ordering::Acquire, Ordering::Relaxed) {
+                let after = if called { now & !PASSED } else { now } | BY_KEY;
+                match word.compare_exchange_weak(now, after, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => {
                         held.add(claims);
                         drop(held);
@@ -375,10 +383,18 @@ fn taken(word: u32, hold: Hold) -> u32 {
     }
 }
 
-/// Returns whether the holders of a stripe, and those who wait for it, let one in.
+/// Returns whether the holders of a stripe, and those who wait for it, let one in. Invariant: a reader does not join
+/// other readers while someone is parked, so that the stripe becomes free for a writer.
 #[inline]
 fn lets_in(word: u32, hold: Hold, called: bool) -> bool {
-    !conflicts(word, hold) && (word & WAITERS == 0 || called)
+    let is_held = word & (EXCLUSIVE | SHARED) != 0;
+    !conflicts(word, hold) && (called || word & WAITERS == 0 || !is_held) && !is_hopeless(word, called)
+}
+
+/// Returns whether one is not let in however long it looks, because others are before it.
+#[inline]
+fn is_hopeless(word: u32, called: bool) -> bool {
+    !called && word & PASSED != 0
 }
 
 #[inline]
@@ -441,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parked_are_called_in_order_and_nobody_passes_them() {
+    fn the_parked_are_called_in_order_and_no_reader_joins_others_before_them() {
         let locks = Locks::default();
         let (read, write) = (claims(&[(1, Hold::Shared)]), claims(&[(1, Hold::Exclusive)]));
         let (writer, readers) = (Arc::default(), Arc::default());
@@ -458,6 +474,52 @@ mod tests {
         locks.unlock(&write, HeldFor::Moment);
         assert_eq!(readers.load(Ordering::SeqCst), 2, "both readers are called together");
         assert_eq!(locks.parked(), 0);
+    }
+
+    #[test]
+    fn a_free_stripe_is_taken_by_whoever_comes_unless_one_was_called_in_vain() {
+        let locks = Locks::default();
+        let write = claims(&[(1, Hold::Exclusive)]);
+        let take = |turn| locks.try_lock(&write, turn, HeldFor::Moment);
+        let (waiting, behind) = (Arc::default(), Arc::default());
+        take(Turn::Newcomer).expect("free");
+        let at = refused(&locks, &write);
+        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&waiting)), Parked::Queued));
+        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&behind)), Parked::Queued));
+        locks.unlock(&write, HeldFor::Moment);
+        take(Turn::Newcomer).expect("the one that was called has not come");
+        let again = take(Turn::Called(at)).expect_err("somebody has passed it");
+        assert!(matches!(locks.park(again, Turn::Called(at), counting(&waiting)), Parked::Queued));
+        locks.unlock(&write, HeldFor::Moment);
+        assert_eq!((waiting.load(Ordering::SeqCst), behind.load(Ordering::SeqCst)), (2, 0), "it is the first again");
+        refused(&locks, &write);
+        take(Turn::Called(again)).expect("nobody passes it now");
+        locks.unlock(&write, HeldFor::Moment);
+        assert_eq!(behind.load(Ordering::SeqCst), 1);
+        take(Turn::Newcomer).expect("the one behind was called for the first time");
+        locks.unlock(&write, HeldFor::Moment);
+        take(Turn::Called(at)).expect("its turn");
+        locks.unlock(&write, HeldFor::Moment);
+        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
+    }
+
+    #[test]
+    fn one_that_was_called_in_vain_and_goes_elsewhere_holds_nobody_up() {
+        let locks = Locks::default();
+        let write = claims(&[(1, Hold::Exclusive)]);
+        let waiting = Arc::default();
+        locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free");
+        let at = refused(&locks, &write);
+        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&waiting)), Parked::Queued));
+        locks.unlock(&write, HeldFor::Moment);
+        locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free");
+        let again = locks.try_lock(&write, Turn::Called(at), HeldFor::Moment).expect_err("somebody has passed it");
+        assert!(matches!(locks.park(again, Turn::Called(at), counting(&waiting)), Parked::Queued));
+        locks.unlock(&write, HeldFor::Moment);
+        locks.pass_on(again);
+        locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("its turn is given up");
+        locks.unlock(&write, HeldFor::Moment);
+        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
     }
 
     #[test]
@@ -558,11 +620,12 @@ mod tests {
         let locks = Locks::default();
         let one = |number| claims(&[(key(1, number), Hold::Exclusive)]);
         let called: [Arc<AtomicUsize>; 2] = Default::default();
-        locks.try_lock(&one(0), Turn::Newcomer, HeldFor::Long).expect("free");
+        (0..2).for_each(|key| locks.try_lock(&one(key), Turn::Newcomer, HeldFor::Long).expect("free"));
         let at = locks.try_lock(&one(0), Turn::Newcomer, HeldFor::Long).expect_err("somebody has it");
         assert!(matches!(locks.park(at, Turn::Newcomer, counting(&called[0])), Parked::Queued));
         let behind = refused(&locks, &one(1));
         assert!(matches!(locks.park(behind, Turn::Newcomer, counting(&called[1])), Parked::Queued));
+        locks.unlock(&one(1), HeldFor::Long);
         locks.unlock(&one(0), HeldFor::Long);
         assert_eq!(called.each_ref().map(|count| count.load(Ordering::SeqCst)), [1, 0]);
         locks.try_lock(&one(0), Turn::Called(at), HeldFor::Long).expect("its turn");
