@@ -1,5 +1,5 @@
 //! A guess of whether the base has a row in memory. An event loop asks the base for what it has in memory before it
-//! leaves the row to the I/O pool; over data far larger than memory such attempts fail, and cost a tenth of the read
+//! leaves the row to the I/O pool; over data far larger than memory such attempts fail, and cost a good part of the read
 //! that follows. Where hardly any succeed, only some are made, to learn when that changes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Attempts {
     /// The share of recent attempts that succeeded, in parts of `WHOLE`.
     succeeded: AtomicU32,
-    /// Rows since the last attempt.
-    left_out: AtomicU32,
+    /// Rows that came while attempts hardly succeeded.
+    rows: AtomicU32,
 }
 
 const WHOLE: u32 = 1 << 16;
 
-/// Below this share, a row that is in memory gains less by attempts than the others lose: an attempt costs 4 us, and
-/// what it may save some 40.
+/// Below this share, rows that are in memory gain less by attempts than the others lose: an attempt costs about a tenth
+/// of what it may save.
 const SHARE_MIN: u32 = WHOLE / 10;
 
 /// The share follows about so many attempts.
@@ -26,7 +26,7 @@ const EVERY: u32 = 8;
 
 impl Default for Attempts {
     fn default() -> Self {
-        Attempts { succeeded: AtomicU32::new(WHOLE), left_out: AtomicU32::new(0) }
+        Attempts { succeeded: AtomicU32::new(WHOLE), rows: AtomicU32::new(0) }
     }
 }
 
@@ -36,7 +36,7 @@ impl Attempts {
         if self.succeeded.load(Ordering::Relaxed) >= SHARE_MIN {
             return true;
         }
-        self.left_out.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
+        self.rows.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
     }
 
     /// Notes whether the base had the row, or the knowledge that there is none, in memory.

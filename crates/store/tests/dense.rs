@@ -1,5 +1,4 @@
-//! Objects of which ordered reads pass over nothing that was deleted: what is said of them is true whatever generation
-//! their rows lie in.
+//! `Txn::is_dense` tells of objects in each generation whether ordered reads pass over tombstones.
 
 mod machine;
 

@@ -80,6 +80,7 @@ impl Wanted {
     }
 }
 
+/// Returns whether a command names more than one key.
 fn has_several_keys(call: &Planned<'_>) -> bool {
     call.entry.as_ref().is_ok_and(|entry| entry.command.keys(Args::from(call.args)).nth(1).is_some())
 }

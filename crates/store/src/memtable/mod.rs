@@ -130,9 +130,9 @@ impl Memtable {
         self.latch(shard_of_row(row)).row(row)
     }
 
-    /// Returns whether the rows of an object lie in one generation, to which a row belongs: those that the base does not
-    /// have leave no tombstone there when they are deleted.
-    pub fn is_in_one_generation(&self, row: &[u8]) -> bool {
+    /// Returns whether the frozen generation has no row of a row's object: rows that the base does not have either leave
+    /// no tombstone when they are deleted.
+    pub fn is_active_only(&self, row: &[u8]) -> bool {
         let latch = self.latch(shard_of_row(row));
         let Some(frozen) = &latch.frozen else { return true };
         ObjectKey::of(row).is_some_and(|(object, _)| frozen.objects.elements(object).is_none())

@@ -275,7 +275,7 @@ impl Txn<'_> {
             return Err(Stop::WouldBlock);
         }
         let found = self.store.base.get(row, Tier::Memory);
-        self.store.attempts.note(!matches!(found, Ok(Lookup::WouldBlock)));
+        self.store.attempts.note(matches!(found, Ok(Lookup::Row(_) | Lookup::Absent)));
         lookup(found)
     }
 

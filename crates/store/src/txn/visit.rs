@@ -57,8 +57,8 @@ pub enum RowPresence {
 }
 
 impl Txn<'_> {
-    /// Returns whether an ordered read of a row's object comes from an end to the first row that lives at once: no row
-    /// that was deleted, by this transaction either, has left a trace that is to be passed over.
+    /// Returns whether deleted rows of a row's object have left nothing that an ordered read has to pass over before it
+    /// comes to the first row. Deletes of the transaction itself count, too.
     pub fn is_dense(&self, row: &[u8]) -> bool {
         self.overlay.is_empty() && self.store.is_dense(row)
     }
@@ -433,10 +433,9 @@ impl Store {
         row::object_of(row).is_some_and(|id| id.0 >= self.base_ids_end.load(Ordering::Acquire))
     }
 
-    /// Returns whether a row's object leaves no trace of its rows that were deleted: an ordered read from an end comes
-    /// to the first one that lives at once.
+    /// Returns whether committed deletes of rows of this row's object have left no tombstones.
     pub(crate) fn is_dense(&self, row: &[u8]) -> bool {
-        self.is_above_base(row) && self.memtable.is_in_one_generation(row)
+        self.is_above_base(row) && self.memtable.is_active_only(row)
     }
 
     /// Returns whether the base has a row that the memtable does not know, as far as that is known without a look at

@@ -139,7 +139,7 @@ impl Ranks {
         })
     }
 
-    /// Tells whether a walk needs no tree to pass over the places of elements that were taken: they have left none.
+    /// Returns whether a walk needs no tree to pass over the places of elements that were taken: they have left none.
     pub fn is_dense(&self, txn: &Txn<'_>) -> bool {
         txn.is_dense(&self.row(b""))
     }

@@ -8,7 +8,8 @@
 //!
 //! A call takes several times as long as a command. So a stripe that is free does not wait for the one that was called:
 //! newcomers pass it, or all commands on a key that several event loops want would be called one by one. One that comes
-//! in vain is passed no more.
+//! in vain goes to the front, and newcomers line up behind it. That is a bound on what usually happens, not a proof: it
+//! can still be passed by one that was called as well, or comes when the queue has just become empty.
 //!
 //! A run that holds its keys across disk reads, of which it may have thousands, would keep a good part of all stripes
 //! from others. It holds each key by itself (`by_key`) and marks the stripes, so that other commands look there for
@@ -27,7 +28,7 @@ const EXCLUSIVE: u32 = 1 << 31;
 const WAITERS: u32 = 1 << 30;
 /// Some keys of the stripe are held one by one. Set and cleared while `ByKey` stands still for the stripe.
 const BY_KEY: u32 = 1 << 29;
-/// Someone was called in vain and is parked again, or was called once more: newcomers line up behind.
+/// One that was called in vain is parked again, or on its way after its second call: newcomers line up behind it.
 const PASSED: u32 = 1 << 28;
 /// The bits that count the shared holds of a stripe.
 const SHARED: u32 = PASSED - 1;
@@ -52,7 +53,8 @@ pub struct Refused {
 /// The turn of the command that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// For the first time: passes those who are parked where the stripe is free, unless one was called in vain.
+    /// It asks for the first time, and passes those who are parked where the stripe is free, unless one of them was
+    /// called in vain.
     Newcomer,
     /// Called from its place in the queue of this stripe: may pass those who are still in it.
     Called(Refused),
@@ -84,7 +86,15 @@ pub struct Locks {
 #[derive(Default)]
 struct Queues {
     /// Only stripes with someone parked have an entry; then and only then the word carries `WAITERS`.
-    by_stripe: HashMap<Stripe, VecDeque<(Refused, Waiter)>>,
+    by_stripe: HashMap<Stripe, VecDeque<Parking>>,
+}
+
+/// One that is parked.
+struct Parking {
+    refused: Refused,
+    waiter: Waiter,
+    /// It was called and came in vain.
+    was_called: bool,
 }
 
 impl Default for Locks {
@@ -171,8 +181,8 @@ impl Locks {
         self.release_stripe(Stripe::of(hash), Hold::Shared);
     }
 
-    /// Queues at the stripe that refused; `waiter` is called once, when it may try again. One that was called before
-    /// keeps its place at the front.
+    /// Queues at the stripe that refused; `waiter` is called once, when it may try again. One that was called from there
+    /// goes to the front, behind others that were, and from then on newcomers do not pass it.
     pub fn park(&self, refused: Refused, turn: Turn, waiter: Waiter) -> Parked {
         let word = self.word(refused.stripe);
         let called = matches!(turn, Turn::Called(at) if at.stripe == refused.stripe);
@@ -187,15 +197,13 @@ impl Locks {
             return Parked::Retry(waiter);
         }
         let queue = parked.by_stripe.entry(refused.stripe).or_default();
-        if called {
-            queue.push_front((refused, waiter));
-        } else {
-            queue.push_back((refused, waiter));
-        }
+        let at = if called { queue.iter().take_while(|other| other.was_called).count() } else { queue.len() };
+        queue.insert(at, Parking { refused, waiter, was_called: called });
         Parked::Queued
     }
 
-    /// Gives up the turn of one that was called at this stripe: calls those behind it, if the stripe is free.
+    /// Gives up the turn of one that was called at this stripe: newcomers no longer wait for it, and those behind it are
+    /// called, if the stripe is free.
     pub fn pass_on(&self, at: Refused) {
         self.word(at.stripe).fetch_and(!PASSED, Ordering::Release);
         self.call_next(at.stripe);
@@ -352,13 +360,13 @@ impl Locks {
             let mut parked = lock(&self.parked);
             let Some(queue) = parked.by_stripe.get_mut(&stripe) else { return };
             debug_assert!(word.load(Ordering::Relaxed) & WAITERS != 0, "the word of a stripe with a queue says so");
-            while let Some((refused, _)) = queue.front() {
-                let hold = refused.hold;
-                let is_free = self.is_free(word.load(Ordering::Acquire), refused);
+            while let Some(first) = queue.front() {
+                let hold = first.refused.hold;
+                let is_free = self.is_free(word.load(Ordering::Acquire), &first.refused);
                 if !is_free || (hold == Hold::Exclusive && !called.is_empty()) {
                     break;
                 }
-                called.extend(queue.pop_front().map(|(_, waiter)| waiter));
+                called.extend(queue.pop_front().map(|first| first.waiter));
                 if hold == Hold::Exclusive {
                     break;
                 }
@@ -383,12 +391,12 @@ fn taken(word: u32, hold: Hold) -> u32 {
     }
 }
 
-/// Returns whether the holders of a stripe, and those who wait for it, let one in. Invariant: a reader does not join
-/// other readers while someone is parked, so that the stripe becomes free for a writer.
+/// Returns whether the holders of a stripe, and those who wait for it, let one in. A reader does not join other readers,
+/// of the stripe or of keys of it, while someone is parked: else it might never become free for a writer.
 #[inline]
 fn lets_in(word: u32, hold: Hold, called: bool) -> bool {
-    let is_held = word & (EXCLUSIVE | SHARED) != 0;
-    !conflicts(word, hold) && (called || word & WAITERS == 0 || !is_held) && !is_hopeless(word, called)
+    let joins = hold == Hold::Shared && word & (SHARED | BY_KEY) != 0;
+    !conflicts(word, hold) && (called || word & WAITERS == 0 || !joins) && !is_hopeless(word, called)
 }
 
 /// Returns whether one is not let in however long it looks, because others are before it.
@@ -501,6 +509,57 @@ mod tests {
         take(Turn::Called(at)).expect("its turn");
         locks.unlock(&write, HeldFor::Moment);
         assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
+    }
+
+    #[test]
+    fn those_that_were_called_in_vain_keep_their_order() {
+        let locks = Locks::default();
+        let write = claims(&[(1, Hold::Exclusive)]);
+        let take = |turn| locks.try_lock(&write, turn, HeldFor::Moment);
+        let called: [Arc<AtomicUsize>; 3] = Default::default();
+        let times = || called.each_ref().map(|count| count.load(Ordering::SeqCst));
+        take(Turn::Newcomer).expect("free");
+        let at = refused(&locks, &write);
+        for count in &called {
+            assert!(matches!(locks.park(at, Turn::Newcomer, counting(count)), Parked::Queued));
+        }
+        // Each of the first two is called, and passed.
+        for _ in 0..2 {
+            locks.unlock(&write, HeldFor::Moment);
+            take(Turn::Newcomer).expect("the one that was called has not come");
+        }
+        assert_eq!(times(), [1, 1, 0]);
+        for count in &called[..2] {
+            let again = take(Turn::Called(at)).expect_err("somebody has passed it");
+            assert!(matches!(locks.park(again, Turn::Called(at), counting(count)), Parked::Queued));
+        }
+        for expected in [[2, 1, 0], [2, 2, 0], [2, 2, 1]] {
+            locks.unlock(&write, HeldFor::Moment);
+            assert_eq!(times(), expected);
+            take(Turn::Called(at)).expect("its turn");
+        }
+        locks.unlock(&write, HeldFor::Moment);
+        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
+    }
+
+    #[test]
+    fn readers_of_a_key_one_by_one_are_not_joined_while_a_writer_waits() {
+        let locks = Locks::default();
+        let (read, write) = (claims(&[(key(1, 0), Hold::Shared)]), claims(&[(key(1, 0), Hold::Exclusive)]));
+        let called = Arc::default();
+        locks.try_lock(&read, Turn::Newcomer, HeldFor::Long).expect("free");
+        locks.try_lock(&read, Turn::Newcomer, HeldFor::Long).expect("readers share");
+        let at = refused(&locks, &write);
+        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&called)), Parked::Queued));
+        for held_for in [HeldFor::Moment, HeldFor::Long] {
+            locks.try_lock(&read, Turn::Newcomer, held_for).expect_err("a writer waits");
+        }
+        let other = claims(&[(key(1, 1), Hold::Exclusive)]);
+        locks.try_lock(&other, Turn::Newcomer, HeldFor::Moment).expect("the writer of another key does not hinder it");
+        locks.unlock(&other, HeldFor::Moment);
+        (0..2).for_each(|_| locks.unlock(&read, HeldFor::Long));
+        assert_eq!(called.load(Ordering::SeqCst), 1);
+        locks.try_lock(&write, Turn::Called(at), HeldFor::Moment).expect("its turn");
     }
 
     #[test]

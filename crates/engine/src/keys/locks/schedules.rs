@@ -15,15 +15,13 @@ fn with_locks(locks: &Locks, claims: &Claims, held_for: HeldFor, run: impl FnOnc
             *lock(&call.0) += 1;
             call.1.notify_one();
         });
-        match locks.park(refused, turn, waiter) {
-            Parked::Retry(_) => {}
-            Parked::Queued => {
-                parks += 1;
-                let mut calls = lock(&called.0);
-                while *calls < parks {
-                    calls = called.1.wait(calls).expect("no waiter panics");
-                }
-                turn = Turn::Called(refused);
+        // One that is told to try again at once counts as called.
+        let before = std::mem::replace(&mut turn, Turn::Called(refused));
+        if matches!(locks.park(refused, before, waiter), Parked::Queued) {
+            parks += 1;
+            let mut calls = lock(&called.0);
+            while *calls < parks {
+                calls = called.1.wait(calls).expect("no waiter panics");
             }
         }
     }
@@ -90,6 +88,16 @@ fn no_wake_up_of_a_key_is_lost() {
         (HeldFor::Long, &[(0, Hold::Shared), (3, Hold::Exclusive)]),
         (HeldFor::Moment, &[(1, Hold::Shared), (3, Hold::Exclusive)]),
         (HeldFor::Long, &[(1, Hold::Shared), (2, Hold::Shared), (3, Hold::Shared)]),
+    ]);
+}
+
+#[test]
+fn no_wake_up_of_a_writer_behind_readers_of_its_key_is_lost() {
+    no_wake_up_is_lost([
+        (HeldFor::Long, &[(0, Hold::Shared)]),
+        (HeldFor::Long, &[(0, Hold::Shared), (3, Hold::Shared)]),
+        (HeldFor::Moment, &[(0, Hold::Exclusive)]),
+        (HeldFor::Moment, &[(0, Hold::Exclusive)]),
     ]);
 }
 
