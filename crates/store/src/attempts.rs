@@ -1,6 +1,6 @@
 //! A guess of whether the base has a row in memory. An event loop asks the base for what it has in memory before it
-//! leaves the row to the I/O pool; over data far larger than memory such attempts fail, and cost a good part of the read
-//! that follows. Where hardly any succeed, only some are made, to learn when that changes.
+//! leaves the row to the I/O pool; over data far larger than memory such attempts fail, and cost a good part of the
+//! read that follows. Where hardly any succeed, only some are made, to learn when that changes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

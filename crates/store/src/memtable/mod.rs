@@ -130,8 +130,8 @@ impl Memtable {
         self.latch(shard_of_row(row)).row(row)
     }
 
-    /// Returns whether the frozen generation has no row of a row's object: rows that the base does not have either leave
-    /// no tombstone when they are deleted.
+    /// Returns whether the frozen generation has no row of a row's object: rows that the base does not have either
+    /// leave no tombstone when they are deleted.
     pub fn is_active_only(&self, row: &[u8]) -> bool {
         let latch = self.latch(shard_of_row(row));
         let Some(frozen) = &latch.frozen else { return true };

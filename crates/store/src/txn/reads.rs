@@ -263,9 +263,9 @@ impl Txn<'_> {
         Ok(found)
     }
 
-    /// Looks a row up in the base. On an event loop only so many times, since each look takes several microseconds even
-    /// where no disk is read: the others are to be loaded, as if the disk had to be read. So is any row where hardly any
-    /// were in memory of late.
+    /// Looks a row up in the base. On an event loop only so many times, since each look takes several microseconds
+    /// even where no disk is read: the others are to be loaded, as if the disk had to be read. So is any row where
+    /// hardly any were in memory of late.
     fn look_in_base(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
         if self.tier() == Tier::Disk {
             return lookup(self.store.base.get(row, Tier::Disk));

@@ -53,8 +53,8 @@ pub struct Refused {
 /// The turn of the command that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It asks for the first time, and passes those who are parked where the stripe is free, unless one of them was
-    /// called in vain.
+    /// The first time. A newcomer passes those who are parked where the stripe is free, unless one of them was called
+    /// in vain.
     Newcomer,
     /// Called from its place in the queue of this stripe: may pass those who are still in it.
     Called(Refused),
@@ -93,7 +93,7 @@ struct Queues {
 struct Parking {
     refused: Refused,
     waiter: Waiter,
-    /// It was called and came in vain.
+    /// Whether it was called and came in vain.
     was_called: bool,
 }
 
@@ -181,8 +181,8 @@ impl Locks {
         self.release_stripe(Stripe::of(hash), Hold::Shared);
     }
 
-    /// Queues at the stripe that refused; `waiter` is called once, when it may try again. One that was called from there
-    /// goes to the front, behind others that were, and from then on newcomers do not pass it.
+    /// Queues at the stripe that refused; `waiter` is called once, when it may try again. One that was called from
+    /// there goes to the front, behind others that were, and from then on newcomers do not pass it.
     pub fn park(&self, refused: Refused, turn: Turn, waiter: Waiter) -> Parked {
         let word = self.word(refused.stripe);
         let called = matches!(turn, Turn::Called(at) if at.stripe == refused.stripe);
@@ -202,8 +202,8 @@ impl Locks {
         Parked::Queued
     }
 
-    /// Gives up the turn of one that was called at this stripe: newcomers no longer wait for it, and those behind it are
-    /// called, if the stripe is free.
+    /// Gives up the turn of one that was called at this stripe: newcomers no longer wait for it, and those behind it
+    /// are called, if the stripe is free.
     pub fn pass_on(&self, at: Refused) {
         self.word(at.stripe).fetch_and(!PASSED, Ordering::Release);
         self.call_next(at.stripe);
@@ -391,8 +391,8 @@ fn taken(word: u32, hold: Hold) -> u32 {
     }
 }
 
-/// Returns whether the holders of a stripe, and those who wait for it, let one in. A reader does not join other readers,
-/// of the stripe or of keys of it, while someone is parked: else it might never become free for a writer.
+/// Returns whether the holders of a stripe, and those who wait for it, let one in. A reader does not join other
+/// readers, of the stripe or of keys of it, while someone is parked: else it might never become free for a writer.
 #[inline]
 fn lets_in(word: u32, hold: Hold, called: bool) -> bool {
     let joins = hold == Hold::Shared && word & (SHARED | BY_KEY) != 0;
