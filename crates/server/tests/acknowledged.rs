@@ -151,9 +151,11 @@ fn a_reply_that_waits_when_the_server_begins_to_follow_never_leaves() {
     blocked.send(b"BLPOP list 0\r\n");
     wait_until("it waits", || master.client().info("blocked_clients") == "1");
     writer.send(b"SET k v\r\n");
+    wait_for_unacknowledged(&master);
+    let set = field(&mut master.client(), "master_repl_offset");
     let mut pusher = master.client();
     pusher.send(b"RPUSH list a\r\n");
-    wait_for_unacknowledged(&master);
+    wait_until("the element is pushed", || field(&mut master.client(), "master_repl_offset") != set);
     assert_eq!(idle.ask(&format!("REPLICAOF 127.0.0.1 {}", next.port)), "+OK\r\n");
     wait_for_link(&master);
     for client in [&mut writer, &mut pusher, &mut blocked] {
