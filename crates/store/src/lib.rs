@@ -37,6 +37,7 @@ mod reserve;
 mod role;
 mod room;
 pub mod row;
+mod sparse;
 mod spool;
 mod stop;
 mod store;

@@ -19,6 +19,7 @@ use crate::presence::Presence;
 use crate::reclaim::{Orphan, Reclaimer};
 use crate::role::{Role, RoleNow};
 use crate::row::{self, Key, RowKey, Space, SystemScope, system_row};
+use crate::sparse::Sparse;
 use crate::stretches::Stretches;
 use crate::value::Value;
 use crate::watch::Watch;
@@ -72,6 +73,7 @@ pub struct Store {
     /// The last record before the first commit: all records up to it were on the disk when the store was opened.
     pub(crate) opened_at: AtomicU64,
     pub(crate) stretches: Stretches,
+    pub(crate) sparse: Sparse,
     /// Invariant: no object with this id or a higher one has rows in the base that the memtable does not have too.
     /// Raised when a generation that was flushed is unlinked, before its rows leave the memtable.
     pub(crate) base_ids_end: AtomicU64,

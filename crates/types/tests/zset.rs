@@ -11,7 +11,7 @@ use haypile_types::zset::{
     Adding, Aggregate, Combination, Edit, Input, LexBound, Maker, Operation, Range, ScoreBound, Stretch, Zset,
 };
 use haypile_types::{Error, key, value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 const NAMES: [&[u8]; 3] = [b"a", b"{a}b", b""];
@@ -495,4 +495,38 @@ fn encodings_are_those_of_redis() {
     assert_eq!(encoding(&mut db, b"y"), "listpack");
     add(&mut db, b"y", &numbered(2..3));
     assert_eq!(encoding(&mut db, b"y"), "skiplist");
+}
+
+#[test]
+fn what_is_left_of_a_set_among_many_elements_that_were_taken_is_copied() {
+    let pair = |n: u64| (format!("member:{n:06}").into_bytes(), n as f64);
+    let range = Range::Index { from: 0, until: u64::MAX };
+    let first = Stretch { range, direction: Direction::Forward, skip: 0, take: 1 };
+    let object = |db: &mut Db| db.run(|txn| read(txn, b"q").expect("it is there").header.object.expect("rows").id);
+    for (_, mut db) in on_each_base([()]) {
+        add(&mut db, b"q", &(0..1000).map(pair).collect::<Vec<_>>());
+        db.reopen();
+        let made = object(&mut db);
+        for n in 0..900 {
+            assert_eq!(remove_range(&mut db, b"q", first), [pair(n)]);
+        }
+        assert_eq!(object(&mut db), made, "the tree leads past those that were taken");
+        for n in 900..990 {
+            assert_eq!(remove_range(&mut db, b"q", first), [pair(n)]);
+        }
+        let mut objects = HashSet::from([made, object(&mut db)]);
+        assert_eq!(objects.len(), 2, "it needs no tree any more, and gets rid of what was taken");
+        db.check();
+        for round in 0..3 {
+            // Its rows are in the base: what is taken from now on leaves something behind.
+            db.reopen();
+            for n in 1000 + 400 * round..1400 + 400 * round {
+                add(&mut db, b"q", &[pair(n)]);
+                assert_eq!(remove_range(&mut db, b"q", first), [pair(n - 10)]);
+                objects.insert(object(&mut db));
+            }
+            assert_eq!(objects.len(), 3 + round as usize, "it is copied once");
+            db.check();
+        }
+    }
 }

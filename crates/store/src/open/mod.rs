@@ -79,6 +79,7 @@ impl Store {
             cache: RowCache::new(options.row_cache_bytes),
             attempts: Default::default(),
             lending: Lending::of(&options),
+            sparse: Default::default(),
             stretches: Stretches::new(options.row_cache_bytes / 16),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             derived: Derived::default(),

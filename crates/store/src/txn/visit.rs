@@ -7,7 +7,8 @@
 
 use crate::base::{Direction, Step, Tier};
 use crate::memtable::{ElementRange, Found, ObjectKey, RowEntry, SHARDS, shard_of};
-use crate::row::{self, Family, RowKey};
+use crate::row::{self, Family, ObjectId, RowKey};
+use crate::sparse::DEAD_MIN;
 use crate::stop::{Stop, failed};
 use crate::store::Store;
 use crate::txn::Txn;
@@ -31,6 +32,8 @@ const STEP_BYTES: usize = 64 << 10;
 #[derive(Default)]
 struct Visited {
     rows: usize,
+    /// Tombstones among the rows.
+    dead: usize,
     bytes: usize,
     /// The newest record that wrote any of the rows.
     newest: Index,
@@ -57,8 +60,25 @@ pub enum RowPresence {
 }
 
 impl Txn<'_> {
+    /// Returns whether committed deletes of rows of a row's object leave no tombstones, and have left none.
+    pub fn forgets_deleted(&self, row: &[u8]) -> bool {
+        self.store.is_dense(row)
+    }
+
+    /// Returns whether an ordered read of an object's rows in the score family has passed over many tombstones.
+    pub fn is_sparse(&self, id: ObjectId) -> bool {
+        self.store.sparse.has(id)
+    }
+
+    /// Forgets that an object is sparse: it was copied.
+    pub fn forget_sparse(&self, id: ObjectId) {
+        if !self.is_dry_run() {
+            self.store.sparse.forget(id);
+        }
+    }
+
     /// Returns whether deleted rows of a row's object have left nothing that an ordered read has to pass over before it
-    /// comes to the first row. Deletes of the transaction itself count, too.
+    /// comes to the first row. Other than for `forgets_deleted`, deletes of the transaction itself count, too.
     pub fn is_dense(&self, row: &[u8]) -> bool {
         self.overlay.is_empty() && self.store.is_dense(row)
     }
@@ -97,6 +117,7 @@ impl Txn<'_> {
         let mut own = &own[..];
         let (mut from, mut until) = (RowKey::from_slice(from), RowKey::from_slice(until));
         let mut below: Option<Below<'_>> = None;
+        let mut dead = 0;
         loop {
             self.goes_on()?;
             let epoch = store.epoch();
@@ -116,11 +137,17 @@ impl Txn<'_> {
             }
             let generations = [Some(&latch.active), latch.frozen.as_deref()];
             let sources = generations.map(|table| Source::new(table, &range, direction, want));
-            let (after, newest) = self.visit_step(&mut own, sources, rest, direction, visit);
+            let (after, visited) = self.visit_step(&mut own, sources, rest, direction, visit);
             drop(latch);
-            self.gate.rise(newest);
+            self.gate.rise(visited.newest);
+            dead += visited.dead;
             match (after, direction) {
-                (None, _) => return Ok(()),
+                (None, _) => {
+                    if dead >= DEAD_MIN && !self.is_dry_run() && Family::of(&from) == Some(Family::Score) {
+                        row::object_of(&from).into_iter().for_each(|id| store.sparse.note(id));
+                    }
+                    return Ok(());
+                }
                 (Some(mut last), Direction::Forward) => {
                     last.push(0);
                     from = last;
@@ -130,8 +157,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Visits the rows of one step under the latch. Returns the last one if there may be more, and the newest record
-    /// that wrote any of them.
+    /// Visits the rows of one step under the latch. Returns the last one if there may be more, and what was visited.
     fn visit_step(
         &self,
         own: &mut &[usize],
@@ -139,17 +165,17 @@ impl Txn<'_> {
         below: &mut Below<'_>,
         direction: Direction,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> (Option<RowKey>, Index) {
+    ) -> (Option<RowKey>, Visited) {
         let mut visited = Visited::default();
         loop {
             let [active, frozen] = &mut sources;
             if own.is_empty() && active.peek().is_none() && frozen.peek().is_none() {
-                return (below.visit_rest(visit), visited.newest);
+                return (below.visit_rest(visit), visited);
             }
             if own.is_empty() && below.peek().is_none() {
                 // Mostly one generation has all of the object, and nothing is to be compared.
                 let only = match (active.peek(), frozen.peek()) {
-                    (None, None) => return (None, visited.newest),
+                    (None, None) => return (None, visited),
                     (Some(row), None) => Some((row, active)),
                     (None, Some(row)) => Some((row, frozen)),
                     (Some(_), Some(_)) => None,
@@ -157,11 +183,12 @@ impl Txn<'_> {
                 if let Some((row, source)) = only {
                     visited.newest = visited.newest.max(row.index());
                     let value = row.value();
+                    visited.dead += usize::from(value.is_none());
                     if value.is_some_and(|value| visit(row.row(), value).is_break()) {
-                        return (None, visited.newest);
+                        return (None, visited);
                     }
                     if visited.is_full_with(value) {
-                        return (Some(RowKey::from_slice(row.row())), visited.newest);
+                        return (Some(RowKey::from_slice(row.row())), visited);
                     }
                     source.advance();
                     continue;
@@ -169,7 +196,7 @@ impl Txn<'_> {
             }
             if let ControlFlow::Break(last) = self.visit_first(own, &mut sources, below, direction, &mut visited, visit)
             {
-                return (last, visited.newest);
+                return (last, visited);
             }
         }
     }
@@ -209,6 +236,7 @@ impl Txn<'_> {
         } else {
             below.peek().map(|(_, value)| value)
         };
+        visited.dead += usize::from(value.is_none() && !is_own);
         if value.is_some_and(|value| visit(key, value).is_break()) {
             return ControlFlow::Break(None);
         }

@@ -26,6 +26,11 @@ use std::ops::ControlFlow;
 /// Elements up to which a collection has no tree: a walk over as many costs less than the upkeep of one.
 pub const WALK_MAX: u64 = 256;
 
+/// Returns whether so many elements need no tree any more.
+pub fn is_few(count: u64) -> bool {
+    count < WALK_MAX / 4
+}
+
 /// Elements of a block: beyond `BLOCK_MAX` it is cut, below `BLOCK_MIN` joined with a neighbour if both have at most
 /// `BLOCK_JOINED`.
 const BLOCK_MAX: u64 = 32;
@@ -227,12 +232,13 @@ impl Ranks {
     }
 
     /// Notes that elements came and went, whose rows are written already. Sorts `changes`. `count` is the number of
-    /// elements now: a tree is made where they have become too many for a walk, and removed where they are few.
-    pub fn apply(&mut self, txn: &mut Txn<'_>, changes: &mut [Change], count: u64) -> Result<()> {
+    /// elements now: a tree is made where they have become too many for a walk, and removed where they are few, unless
+    /// it `stays`.
+    pub fn apply(&mut self, txn: &mut Txn<'_>, changes: &mut [Change], count: u64, stays: bool) -> Result<()> {
         if !self.is_there() {
             return if count > WALK_MAX { self.build(txn) } else { Ok(()) };
         }
-        if count < WALK_MAX / 4 {
+        if is_few(count) && !stays {
             return self.clear(txn);
         }
         if changes.len() > 1 {
@@ -247,6 +253,11 @@ impl Ranks {
             assert_eq!(self.sum(txn)?, count, "Invariant: the root's sum is the head's count");
         }
         Ok(())
+    }
+
+    /// Removes a tree that has stayed although there are few elements.
+    pub fn settle(&mut self, txn: &mut Txn<'_>, count: u64) -> Result<()> {
+        if self.is_there() && is_few(count) { self.clear(txn) } else { Ok(()) }
     }
 
     /// Returns how many elements the root counts.

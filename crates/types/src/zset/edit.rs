@@ -3,9 +3,9 @@
 
 use super::{Form, Large, Maker, Range, Stretch, Zset, encoding_with, kept, next_element, place_of, score_in, sign_of};
 use crate::element::{self, Head};
-use crate::key::{self, Header, Object, Tag};
+use crate::key::{self, Header, Object, Tag, damaged};
 use crate::packed::{self, Packed, put_string, string_bytes};
-use crate::ranks::{Change, Ranks};
+use crate::ranks::{Change, Ranks, WALK_MAX, is_few};
 use crate::value::encoding::ZSET_LISTPACK;
 use crate::{Error, Result, score};
 use haypile_store::row::Family;
@@ -64,6 +64,9 @@ const REMOVED_IN_PLACE: u64 = 1024;
 
 /// Bytes of the log for a removed element, besides its member, which it has twice.
 const REMOVED_BYTES: u64 = 72;
+
+/// Bytes of members that are copied to get rid of deleted rows, at most.
+const COPIED_BYTES_MAX: usize = 256 << 10;
 
 impl Edit {
     /// Begins a change of a set, or of a key without value.
@@ -399,7 +402,56 @@ impl LargeEdit {
         before: Option<&Header>,
         deadline_ms: Option<u64>,
     ) -> Result<()> {
-        self.large.ranks.apply(txn, &mut self.changes, self.large.head.count)?;
+        let copies = before.is_some() && self.is_to_be_copied(txn);
+        if copies {
+            // The walk passes the deleted rows, too.
+            txn.long()?;
+        }
+        self.large.ranks.apply(txn, &mut self.changes, self.large.head.count, copies)?;
+        if let Some(before) = before.filter(|_| copies) {
+            if self.copy(txn, key, before, deadline_ms)? {
+                return Ok(());
+            }
+            self.large.ranks.settle(txn, self.large.head.count)?;
+        }
         self.large.write(txn, key, before, deadline_ms)
+    }
+
+    /// Returns whether what is left of the set is to go to a new object, because a walk would pass over many more
+    /// deleted rows than there are elements.
+    fn is_to_be_copied(&self, txn: &Txn<'_>) -> bool {
+        let Large { head, ranks } = &self.large;
+        // The set was larger, and loses the tree by which walks pass deleted rows.
+        let shrinks = ranks.is_there() && is_few(head.count);
+        let is_sparse = head.count <= WALK_MAX && txn.is_sparse(head.object.id);
+        (shrinks || is_sparse) && !txn.forgets_deleted(&ranks.row(b""))
+    }
+
+    /// Copies the elements to a new object, unless they are too long, and says whether it has. The tree is there, or
+    /// walks need none.
+    fn copy(&self, txn: &mut Txn<'_>, key: &Key<'_>, before: &Header, deadline_ms: Option<u64>) -> Result<bool> {
+        let Large { head, .. } = self.large;
+        txn.forget_sparse(head.object.id);
+        let zset = Zset { header: *before, form: Form::Rows(self.large) };
+        let range = Range::Index { from: 0, until: head.count };
+        let stretch = Stretch { range, direction: Direction::Forward, skip: 0, take: head.count };
+        let (mut elements, mut bytes) = (Vec::with_capacity(head.count as usize), 0);
+        zset.visit(txn, stretch, |member, score| {
+            bytes += member.len();
+            elements.push((Box::<[u8]>::from(member), score));
+            if bytes <= COPIED_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if bytes > COPIED_BYTES_MAX {
+            return Ok(false);
+        }
+        if elements.len() as u64 != head.count {
+            return Err(damaged("the count of a sorted set", &head.count.to_be_bytes()));
+        }
+        let mut copy = LargeEdit::of(Large::new(txn, key, head.encoding)?);
+        for (member, score) in &elements {
+            copy.put(txn, member, *score)?;
+        }
+        copy.finish(txn, key, Some(before), deadline_ms)?;
+        Ok(true)
     }
 }
