@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod clock;
 pub mod crash;
 pub mod damage;
 pub mod diff;

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::inspect::inspect;
 use super::model::{Database, Entry, Place, Seen};
-use super::writer::now_ms;
 use crate::client::Client;
+use crate::clock::now_ms;
 use crate::diff::compare::scan_page;
 use crate::quoted::abbreviate;
 

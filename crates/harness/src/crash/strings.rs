@@ -1,8 +1,9 @@
 //! The writers' operations on strings.
 
 use super::model::{Effect, Entry};
-use super::writer::{Plan, Writer, now_ms};
+use super::writer::{Plan, Writer};
 use crate::client::Reply;
+use crate::clock::now_ms;
 
 /// The largest string that a writer builds by APPEND and SETRANGE: several chunks.
 const BIG_BYTES_MAX: usize = 200_000;

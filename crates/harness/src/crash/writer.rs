@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::model::{Database, Effect, Entry, Millis, Operation, Place, State};
+use super::model::{Database, Effect, Entry, Operation, Place, State};
 use super::value::Edit;
 use crate::client::{Client, Reply};
+use crate::clock::now_ms;
 use crate::quoted::quote_short;
 use crate::random::Random;
 
@@ -38,10 +38,6 @@ const OPERATIONS: &[(u64, fn(&mut Writer, &mut Plan))] = &[
     (40, Writer::read),
     (10, Writer::by_role),
 ];
-
-pub fn now_ms() -> Millis {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
-}
 
 /// The operations that a writer may do beside plain writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use super::exceptions::{PFMERGE_OF_ONE, SORT_AFTER_A_RANGE_ERROR, exception_for,
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::{blocking, channels, hyperloglogs, scripts, users};
 use crate::client::{Client, Reply, info_field};
+use crate::clock::now_ms;
 use crate::quoted::{abbreviate, quote_short};
 use crate::server::Server;
 
@@ -444,6 +445,16 @@ impl Content {
         Ok(Content { kind: next()?, value: next()?, deadline: next()?, digest: next()?, encoding: next()? })
     }
 
+    /// Returns whether the key ended while it was asked about.
+    fn has_ended(&self) -> bool {
+        self.deadline.integer() == Some(-2)
+    }
+
+    /// Returns whether the key has ended at `now`.
+    fn is_over(&self, now: i64) -> bool {
+        self.has_ended() || self.deadline.integer().is_some_and(|deadline| (0..=now).contains(&deadline))
+    }
+
     /// Returns whether two keys are alike. The encoding of a string in Redis depends on what was done to it, and 7.0
     /// has a single encoding for lists: neither is compared.
     fn is_like(&self, other: &Content, rules: &Rules) -> bool {
@@ -515,7 +526,8 @@ impl Keyspace {
     }
 
     /// Returns the first difference. A database's size counts keys whose deadline has passed until they are removed, at
-    /// a time that is each server's own: sizes are compared only where there is no such key.
+    /// a time that is each server's own: sizes are compared only where there is no such key. Ours was asked last, and
+    /// long after the base where a value has hundreds of megabytes: what had a deadline may be gone by then.
     fn difference(&self, ours: &Keyspace, rules: &Rules) -> Option<String> {
         let show = |content: Option<&Content>| match content {
             Some(Content { kind, value, deadline, digest, encoding }) => {
@@ -523,12 +535,14 @@ impl Keyspace {
             }
             None => "no such key".to_string(),
         };
+        let now = now_ms() as i64;
         let places = self.keys.keys().chain(ours.keys.keys().filter(|p| !self.keys.contains_key(*p)));
         for place in places {
             let (theirs, ours) = (self.keys.get(place), ours.keys.get(place));
             let equal = match (theirs, ours) {
-                (Some(a), Some(b)) => a.is_like(b, rules),
-                _ => false,
+                (Some(a), Some(b)) => a.is_like(b, rules) || a.is_over(now) && b.has_ended(),
+                (Some(a), None) => a.is_over(now),
+                (None, _) => false,
             };
             if !equal {
                 let title = format!("key {} of database {}", abbreviate(&place.1), place.0);

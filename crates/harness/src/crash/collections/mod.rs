@@ -15,8 +15,9 @@ use std::sync::Arc;
 use super::model::{Effect, Entry, Operation, Place};
 use super::strings::MAYFLY_MS_MAX;
 use super::value::{Bytes, Edit, List, Set, Value, Zset};
-use super::writer::{Plan, Writer, empty, now_ms};
+use super::writer::{Plan, Writer, empty};
 use crate::client::Reply;
+use crate::clock::now_ms;
 use crate::random::Random;
 
 /// Keys of one writer and database.
