@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 
+use super::withheld::{Gap, Withheld};
 use super::{Site, right};
 use crate::client::Client;
 
@@ -24,6 +25,16 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// Counts waits without what the machine withheld meanwhile.
+    pub fn count(waits: &[Gap], withheld: &Withheld) -> Result<Waits> {
+        let mut us = Histogram::new(3).context("a histogram of three digits")?;
+        for Gap { from, to } in waits {
+            let wait = (*to - *from).saturating_sub(withheld.between(*from, *to));
+            us.record(wait.as_micros() as u64).context("a wait of any length")?;
+        }
+        Ok(Waits { us })
+    }
+
     pub fn p50(&self) -> Duration {
         Duration::from_micros(self.us.value_at_quantile(0.5))
     }
@@ -41,9 +52,9 @@ pub(super) fn prepare(site: &Site) -> Result<()> {
     site.fill(KEYS, |number| vec!["SET".into(), key(number), "x".repeat(100)])
 }
 
-/// Sends requests until the attack has ended.
-pub(super) fn ask(site: &Site) -> Result<Waits> {
-    let mut us = Histogram::new(3).context("a histogram of three digits")?;
+/// Sends requests until the attack has ended; returns when each was due and when its reply was there.
+pub(super) fn ask(site: &Site) -> Result<Vec<Gap>> {
+    let mut waits = Vec::new();
     let mut clients = (0..CONNECTIONS).map(|_| site.client()).collect::<Result<Vec<Client>>>()?;
     let mut due = Instant::now();
     for number in 0.. {
@@ -54,7 +65,7 @@ pub(super) fn ask(site: &Site) -> Result<Waits> {
         };
         let reply = right(reply.context("the innocent client")?)?;
         ensure!(!reply.is_nil(), "a key of the innocent client is gone");
-        us.record(due.elapsed().as_micros() as u64).context("a wait of any length")?;
+        waits.push(Gap { from: due, to: Instant::now() });
         if site.attacked.load(Ordering::Relaxed) {
             break;
         }
@@ -65,7 +76,7 @@ pub(super) fn ask(site: &Site) -> Result<Waits> {
             None => due = Instant::now(),
         }
     }
-    Ok(Waits { us })
+    Ok(waits)
 }
 
 fn key(number: usize) -> String {

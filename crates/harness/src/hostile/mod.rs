@@ -15,6 +15,7 @@ mod row;
 mod scripts;
 mod sessions;
 mod sorting;
+mod withheld;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
@@ -26,7 +27,9 @@ use crate::bench::process::resident_bytes;
 use crate::client::{Client, Reply};
 use crate::port::free_port;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+use innocent::Waits;
 use row::{Comparison, Row};
+use withheld::Watch;
 
 /// Directives of a small server.
 pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
@@ -135,7 +138,8 @@ fn play(attack: &Attack, options: &Options, server: &Template, explains: bool) -
     innocent::prepare(&site)?;
     (attack.prepare)(&site).context("preparing it")?;
     site.begin();
-    let (waits, resident) = thread::scope(|scope| {
+    let (waits, withheld, resident) = thread::scope(|scope| {
+        let watch = Watch::begin(scope, &site.attacked);
         let innocent = scope.spawn(|| innocent::ask(&site));
         let attacker = scope.spawn(|| (attack.attack)(&site));
         let mut resident = 0;
@@ -146,7 +150,8 @@ fn play(attack: &Attack, options: &Options, server: &Template, explains: bool) -
         site.attacked.store(true, Ordering::Relaxed);
         let attacked = attacker.join().expect("an attack does not panic");
         let waits = innocent.join().expect("the innocent client does not panic");
-        attacked.context("attacking").and(waits).map(|waits| (waits, resident))
+        let withheld = watch.end();
+        attacked.context("attacking").and(waits).map(|waits| (waits, withheld, resident))
     })
     .inspect_err(|_| {
         if !explains {
@@ -158,7 +163,9 @@ fn play(attack: &Attack, options: &Options, server: &Template, explains: bool) -
     })?;
     // The server is killed, not stopped: other tests prove clean stops.
     server.kill()?;
-    Ok(Row { rounds: site.rounds.load(Ordering::Relaxed), waits, resident_bytes: resident })
+    let waits = Waits::count(&waits, &withheld)?;
+    let rounds = site.rounds.load(Ordering::Relaxed);
+    Ok(Row { rounds, waits, withheld: withheld.total(), resident_bytes: resident })
 }
 
 /// The server that an attack is for, and the state of the attack.

@@ -16,6 +16,8 @@ pub(super) struct Row {
     /// The number of attacks that have come to their end.
     pub rounds: u64,
     pub waits: Waits,
+    /// The time in which the machine let a processor or more stand still.
+    pub withheld: Duration,
     /// The most resident memory of the server.
     pub resident_bytes: u64,
 }
@@ -42,6 +44,7 @@ pub(super) fn print_head() {
         "p99 ms",
         "longest ms",
         "MB",
+        "withheld ms",
         "p99 / none",
         "p99 / Redis",
         "longest / Redis",
@@ -64,12 +67,13 @@ impl Comparison {
             to_base(|row| row.resident_bytes as f64),
         ];
         println!(
-            "| {name} | {} | {:.2} | {:.2} | {:.1} | {} | {} | {} |",
+            "| {name} | {} | {:.2} | {:.2} | {:.1} | {} | {:.0} | {} | {} |",
             row.rounds,
             ms(row.waits.p50()),
             ms(row.waits.p99()),
             ms(row.waits.longest()),
             row.resident_bytes / 1_000_000,
+            ms(row.withheld),
             ratios.map(|ratio| ratio.unwrap_or_else(|| "-".into())).join(" | "),
             if row.is_ok(judged) { "yes" } else { "NO" }
         );
