@@ -109,14 +109,13 @@ pub(super) fn are_same(theirs: &Reply, ours: &Reply) -> bool {
         && theirs[COUNT.end..] == ours[COUNT.end..]
 }
 
-/// Registers, valid ones first.
+/// Registers, valid ones first. None ends within an opcode: there Redis reads and writes the byte behind the value.
 const REGISTERS: &[&[u8]] = &[
     b"\x7f\xff",
     b"\x7f\xff",
     b"\x7f\xfd\x80\x00",
     b"\x3f\x3f\x83\x87\x84\x00\x7f\x73",
     b"\xff\xfb\x7f\xf7",
-    b"\x7f",
     b"\x00\x00",
     b"\x7f\xff\x7f\xff",
     b"",
