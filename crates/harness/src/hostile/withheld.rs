@@ -1,16 +1,22 @@
 //! Time that the machine itself withholds: a virtual machine's processors do not run while its host gives them to
 //! others, which looks like a server that pauses. One thread on each processor, before all others there, sleeps for a
-//! millisecond at a time; whatever it sleeps longer nobody here can have caused.
+//! millisecond at a time. What it sleeps longer is of the host or of a system call that is not interrupted; the host's
+//! part is what the kernel counts as stolen.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use rustix::param::clock_ticks_per_second;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
 /// The time that a watcher sleeps, and the least that it has to sleep longer to count.
 const NAP: Duration = Duration::from_millis(1);
+
+/// The time after which the kernel has counted what was stolen: longer than between its ticks.
+const COUNTED: Duration = Duration::from_millis(11);
 
 /// Threads that watch the processors of this machine.
 pub(super) struct Watch<'scope> {
@@ -54,15 +60,51 @@ fn watch(processor: usize, is_over: &AtomicBool) -> Vec<Gap> {
     if sched_setaffinity(None, &only).is_err() || !goes_first() {
         return gaps;
     }
+    let mut stolen = Stolen { before: stolen(processor), noted: Duration::ZERO };
+    let mut fresh: Option<Gap> = None;
     while !is_over.load(Ordering::Relaxed) {
         let from = Instant::now() + NAP;
         sleep(NAP);
         let to = Instant::now();
-        if to.saturating_duration_since(from) > NAP {
-            gaps.push(Gap { from, to });
+        let is_late = to.saturating_duration_since(from) > NAP;
+        if let Some(gap) = fresh.take_if(|gap| is_late || to - gap.to > COUNTED) {
+            let share = stolen.share(gap.to - gap.from, self::stolen(processor));
+            gaps.push(Gap { from: gap.to - share, to: gap.to });
+        }
+        if is_late {
+            fresh = Some(Gap { from, to });
         }
     }
     gaps
+}
+
+/// The time that the host took from a processor.
+struct Stolen {
+    /// The kernel's count when this began.
+    before: Duration,
+    /// The part of it that was given to gaps.
+    noted: Duration,
+}
+
+impl Stolen {
+    /// Returns how much of a gap is the host's, by the kernel's count behind it, which is in ticks: one may be begun.
+    fn share(&mut self, late: Duration, counted: Duration) -> Duration {
+        let tick = Duration::from_secs(1) / clock_ticks_per_second() as u32;
+        let share = late.min((counted + tick).saturating_sub(self.before + self.noted));
+        self.noted += share;
+        share
+    }
+}
+
+/// Returns the time that the host has taken from a processor since this machine began; zero where nothing says it.
+fn stolen(processor: usize) -> Duration {
+    /// The place of the figure behind the processor's name in a line of /proc/stat.
+    const STOLEN: usize = 8;
+    let ticks = fs::read_to_string("/proc/stat").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.split(' ').next() == Some(&format!("cpu{processor}")))?;
+        line.split(' ').nth(STOLEN)?.parse::<u64>().ok()
+    });
+    Duration::from_secs(1) * ticks.unwrap_or(0) as u32 / clock_ticks_per_second() as u32
 }
 
 /// Gives this thread the scheduler's class that goes before all usual ones, by the tool of every Debian: no safe
@@ -113,6 +155,17 @@ mod tests {
         for (from, to, expected) in [(0, 100, 35), (0, 10, 0), (12, 14, 2), (20, 35, 10), (25, 30, 0), (60, 70, 0)] {
             assert_eq!(withheld.between(at(from), at(to)), Duration::from_millis(expected), "{from} to {to}");
         }
+    }
+
+    #[test]
+    fn a_gap_is_the_hosts_as_far_as_the_kernel_counts_it() {
+        let ms = Duration::from_millis;
+        let tick = Duration::from_secs(1) / clock_ticks_per_second() as u32;
+        let mut stolen = Stolen { before: ms(5000), noted: Duration::ZERO };
+        assert_eq!(stolen.share(ms(500), ms(5000)), tick, "a tick may be begun");
+        assert_eq!(stolen.share(ms(500), ms(5000)), Duration::ZERO);
+        assert_eq!(stolen.share(ms(30), ms(5100)), ms(30));
+        assert_eq!(stolen.share(ms(500), ms(5100)), ms(70));
     }
 
     #[test]
