@@ -1,7 +1,7 @@
 # Everything a developer does here. `make help` lists it.
 #
 # The profile `release` serves what runs and is measured, `checked`, with debug assertions, what is tested and linted. Both
-# are in a target directory outside of the checkout. RocksDB, which takes ten minutes to compile, is compiled once, beside it.
+# are in a target directory outside of the checkout. RocksDB, which takes minutes to compile, is compiled once, beside it.
 
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/haypile
 CARGO_TARGET_DIR ?= $(CACHE)/target
