@@ -278,8 +278,12 @@ impl WorkerState {
         }
         let mut host =
             SessionHost { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
-        let answer = call_host(&mut host, entry, Args::from(args));
-        let reply = match answer.and_then(|answer| host.note(answer)) {
+        let answer = match entry.command.body {
+            // Most have no acts to be looked for.
+            Body::Host(run) => run(&mut host, Args::from(args)),
+            _ => call_host(&mut host, entry, Args::from(args)).and_then(|answer| host.note(answer)),
+        };
+        let reply = match answer {
             Err(Error::Stop(Stop::Long)) if has_store => return Err(Deferral::Long),
             // The I/O pool starts with the store.
             Err(Error::Stop(Stop::Long)) => return Ok(self.refuse(engine, session, engine.loading_error(), out)),
