@@ -67,20 +67,23 @@ pub(crate) enum Task {
     Expire,
 }
 
-/// Long commands have a thread for each so many that load rows, and at least two.
+/// Long commands, and long replies, have a thread for each so many that load rows, and at least two.
 const LOADERS_PER_RUNNER: usize = 2;
 
-/// The priority of 99 that is niceness 15; the default is 48, and more is for the privileged.
-const PRIORITY: u8 = 10;
+/// The priorities of 99 that are niceness 4 and 15, of threads that load rows and of those that run long commands; the
+/// default is 48, and more is for the privileged.
+const LOADER_PRIORITY: u8 = 36;
+const RUNNER_PRIORITY: u8 = 10;
 
-/// Groups of threads, each with its queue: those that read, for commands that lack rows and for long replies; those
-/// that run what takes long under its key locks; and those that wait for other servers. However many long commands
-/// there are, rows are loaded meanwhile, and whatever other servers do, neither waits for them. None interrupts an
-/// event loop often; those that read take what is left of a core, too. They do hold latches and mutexes of caches, for
-/// less than a microsecond at a time.
+/// Groups of threads, each with its queue: those that read rows for commands that lack them; those that make the pieces
+/// of long replies; those that run what takes long under its key locks; and those that wait for other servers. However
+/// many long commands and replies there are, rows are loaded meanwhile, and whatever other servers do, none of them
+/// waits for it. None interrupts an event loop often. They hold latches and mutexes of caches, for less than a
+/// microsecond at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
     loaders: Lane<Job>,
+    pieces: Lane<Job>,
     runners: Lane<Job>,
     pub movers: Movers,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -90,6 +93,7 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     Load,
+    Piece,
     Run,
     Move,
 }
@@ -99,13 +103,19 @@ impl Pool {
     pub fn start(engine: &Arc<Engine>, loaders: usize) -> std::io::Result<()> {
         let runners = (loaders / LOADERS_PER_RUNNER).max(2);
         Movers::start(engine)?;
-        for (group, name, count) in [(Group::Load, "io", loaders), (Group::Run, "long", runners)] {
+        let groups = [(Group::Load, "io", loaders), (Group::Piece, "piece", runners), (Group::Run, "long", runners)];
+        for (group, name, count) in groups {
             for number in 0..count {
                 let engine_of_thread = engine.clone();
                 let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
                     let engine = engine_of_thread;
                     stand_back(group == Group::Load);
-                    let lane = if group == Group::Load { &engine.pool.loaders } else { &engine.pool.runners };
+                    let pool = &engine.pool;
+                    let lane = match group {
+                        Group::Load => &pool.loaders,
+                        Group::Piece => &pool.pieces,
+                        Group::Run | Group::Move => &pool.runners,
+                    };
                     while let Some(job) = lane.next() {
                         job.run(&engine);
                     }
@@ -122,6 +132,7 @@ impl Pool {
         let job = std::iter::once(job);
         match group {
             Group::Load => self.loaders.extend(job),
+            Group::Piece => self.pieces.extend(job),
             Group::Run => self.runners.extend(job),
             Group::Move => self.movers.extend(job),
         }
@@ -131,6 +142,7 @@ impl Pool {
     pub fn submit_all(&self, jobs: &mut Vec<Job>) {
         self.movers.extend(jobs.extract_if(.., |job| job.task.group() == Group::Move));
         self.runners.extend(jobs.extract_if(.., |job| job.task.group() == Group::Run));
+        self.pieces.extend(jobs.extract_if(.., |job| job.task.group() == Group::Piece));
         self.loaders.extend(jobs.drain(..));
     }
 
@@ -141,7 +153,7 @@ impl Pool {
 
     /// Jobs that no thread has begun.
     pub fn queued(&self) -> usize {
-        let in_lanes: usize = [&self.loaders, &self.runners].map(Lane::queued).iter().sum();
+        let in_lanes: usize = [&self.loaders, &self.pieces, &self.runners].map(Lane::queued).iter().sum();
         in_lanes + self.movers.queued()
     }
 
@@ -149,6 +161,7 @@ impl Pool {
     /// loops have ended, so nobody hears of them, and what they were to write was never acknowledged.
     pub fn close(&self) {
         self.loaders.close();
+        self.pieces.close();
         self.runners.close();
         join(&self.threads);
     }
@@ -167,15 +180,14 @@ fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
     }
 }
 
-/// Has the scheduler let the event loops go first: the pool takes what is left of a core rather than its share, so that
-/// a thread whose row has come does not interrupt an event loop in the middle of a turn. Threads that load rows and
-/// those that run long commands weigh the same, as much as compactions: a scheduler that orders by virtual deadlines
-/// (Linux since 6.6) lets a thread of little weight that wakes up wait for whole turns of those that weigh more. Long
-/// commands run as batch: they do not interrupt a load.
+/// Has the scheduler let the event loops go first, so that a thread whose row has come seldom interrupts one in the
+/// middle of a turn. Loads take two fifths of an event loop's share of a core that both want: with the share of
+/// compactions (a thirtieth) they waited for 50 ms and more where all cores were busy. They go before long commands and
+/// replies, which have that share and run as batch.
 fn stand_back(loads: bool) {
     use NormalThreadSchedulePolicy::{Batch, Other};
-    let policy = if loads { Other } else { Batch };
-    let set = ThreadPriorityValue::try_from(PRIORITY).map_or(Ok(()), |priority| {
+    let (priority, policy) = if loads { (LOADER_PRIORITY, Other) } else { (RUNNER_PRIORITY, Batch) };
+    let set = ThreadPriorityValue::try_from(priority).map_or(Ok(()), |priority| {
         let priority = ThreadPriority::Crossplatform(priority);
         set_thread_priority_and_policy(thread_native_id(), priority, ThreadSchedulePolicy::Normal(policy))
     });
@@ -206,7 +218,8 @@ impl Task {
     fn group(&self) -> Group {
         match self {
             // These tasks only read, and hold no key lock.
-            Task::Load(..) | Task::Ahead(..) | Task::Piece(..) => Group::Load,
+            Task::Load(..) | Task::Ahead(..) => Group::Load,
+            Task::Piece(..) => Group::Piece,
             Task::Run(..) | Task::Watch(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => Group::Run,
             Task::Migrate(..) => Group::Move,
         }
