@@ -10,6 +10,7 @@
 
 pub mod frame;
 pub mod manifest;
+pub mod psync;
 pub mod request;
 pub mod resync;
 pub mod stream;

@@ -2,6 +2,7 @@
 
 use crate::frame::{self, Decoded, Frame, HEAD_BYTES};
 use crate::manifest::{Manifest, is_path};
+use crate::psync::{Answer, End, Known, MARK_BYTES};
 use haypile_log::body_crc;
 
 /// Reads `data` as a stream of frames, as what frames with the right checksums claim, and as a manifest.
@@ -60,6 +61,47 @@ fn check_manifest(text: &[u8]) {
     }
 }
 
+/// Reads `data` as what a Redis says that is followed: an answer, and an announcement with data behind it, which come
+/// in pieces.
+///
+/// # Panics
+/// What is read of the data depends on the pieces, or is not what was sent.
+pub fn check_psync(data: &[u8]) {
+    let line = data.split(|byte| *byte == b'\n').next().unwrap_or(data);
+    if let Ok(Answer::Continue { stream: Some(stream) } | Answer::Load { stream, .. }) = Answer::parse(line) {
+        assert!(stream.iter().all(u8::is_ascii_alphanumeric), "a stream's name is shown to people");
+    }
+    if let Ok(end) = End::parse(line) {
+        let _ = read_data(end, &data[line.len()..], 1);
+    }
+    let Some((piece, data)) = data.split_first() else { return };
+    let piece = usize::from(*piece) + 1;
+    let counted = read_data(End::Length(data.len() as u64), &[data, b"*1"].concat(), piece);
+    assert_eq!(counted.as_deref(), Some(data), "data of a known length");
+    let Some((mark, data)) = data.split_first_chunk::<MARK_BYTES>() else { return };
+    let marked = [data, mark].concat();
+    // A master chooses a mark that is not in its data.
+    if marked.windows(MARK_BYTES).position(|window| window == mark) == Some(data.len()) {
+        assert_eq!(read_data(End::Mark(*mark), &marked, piece).as_deref(), Some(data), "data before a mark");
+    }
+}
+
+/// Reads data that come by `piece` bytes; `None` if they do not end.
+fn read_data(end: End, sent: &[u8], piece: usize) -> Option<Vec<u8>> {
+    let (mut data, mut there) = (Vec::new(), Vec::new());
+    let mut pieces = sent.chunks(piece);
+    loop {
+        match end.look(data.len() as u64, &there) {
+            Known::Ended { mark } => {
+                assert!(mark <= there.len(), "a mark is there");
+                return Some(data);
+            }
+            Known::Data(0) => there.extend_from_slice(pieces.next()?),
+            Known::Data(known) => data.extend(there.drain(..known)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +133,33 @@ mod tests {
             check_bytes(&data);
         }
         assert!(frames > 150, "{frames} of them were frames");
+    }
+
+    #[test]
+    fn a_redis_that_lies_does_no_harm() {
+        const LINES: [&[u8]; 6] = [
+            b"+FULLRESYNC 0123456789abcdef0123456789abcdef01234567 77",
+            b"+CONTINUE 0123456789abcdef0123456789abcdef01234567",
+            b"+CONTINUE",
+            b"$EOF:0123456789abcdef0123456789abcdef01234567",
+            b"$12",
+            b"-ERR not now",
+        ];
+        let (mut answers, mut ends) = (0, 0);
+        for seed in 0..20_000 {
+            let mut numbers = numbers(seed);
+            let [line, at, byte, length] = std::array::from_fn(|_| usize::from(numbers.next().unwrap_or(0)));
+            let mut data = LINES[line % LINES.len()].to_vec();
+            if byte < 128 {
+                let at = at % data.len();
+                data[at] = byte as u8;
+            }
+            answers += usize::from(Answer::parse(&data).is_ok());
+            ends += usize::from(End::parse(&data).is_ok());
+            data.push(b'\n');
+            data.extend(numbers.take(length));
+            check_psync(&data);
+        }
+        assert!(answers > 5000 && ends > 3000, "{answers} answers, {ends} announcements");
     }
 }

@@ -15,8 +15,8 @@ use crate::replication::attempt::Attempt;
 use crate::replication::state::Registered;
 use crate::socket::Socket;
 use crate::stream::peer_of;
-use handshake::Answer;
 use haypile_engine::{Engine, Link, Repeater, Repetition, Stopped};
+use haypile_replication::psync::Answer;
 use haypile_store::{Origin, Store};
 use std::cell::Cell;
 use std::io::{self, Error, ErrorKind};
@@ -65,7 +65,8 @@ impl Psync {
                 engine.repeat_commands().map_err(Error::other)?;
                 (Origin { stream: stream.unwrap_or(origin.stream), ..origin }, read)
             }
-            Answer::Load { origin } => {
+            Answer::Load { stream, offset } => {
+                let origin = Origin { stream, offset, database: 0 };
                 // The data that are here go with the load: they are no part of that stream.
                 self.newest = None;
                 let loaded = load::run(attempt, &socket, read, &origin);

@@ -3,27 +3,13 @@
 
 use super::{LOOK, is_pause};
 use crate::socket::Socket;
+use haypile_replication::psync::{End, Known, LINE_BYTES_MAX, PsyncError};
 use std::io::{self, Error, ErrorKind, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of the mark of an end.
-const MARK_BYTES: usize = 40;
-
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
-
-/// The longest line that announces the data.
-const LINE_BYTES_MAX: usize = 128;
-
-/// The end of the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// So many bytes come.
-    Length(u64),
-    /// These bytes come behind the data, and nothing behind them before the master is told that all has come.
-    Mark([u8; MARK_BYTES]),
-}
 
 /// The bytes of the data, in their order.
 pub struct Payload<'a> {
@@ -36,7 +22,6 @@ pub struct Payload<'a> {
     read: &'a AtomicU64,
     timeout: Duration,
     goes_on: &'a dyn Fn() -> bool,
-    ended: bool,
 }
 
 impl<'a> Payload<'a> {
@@ -53,7 +38,7 @@ impl<'a> Payload<'a> {
         goes_on: &'a dyn Fn() -> bool,
     ) -> io::Result<Payload<'a>> {
         socket.set_read_timeout(Some(LOOK))?;
-        let mut payload = Payload { socket, end: End::Length(0), bytes, at: 0, read, timeout, goes_on, ended: false };
+        let mut payload = Payload { socket, end: End::Length(0), bytes, at: 0, read, timeout, goes_on };
         loop {
             let line = &payload.bytes[payload.at..];
             match line.iter().position(|byte| *byte == b'\n') {
@@ -110,60 +95,37 @@ impl<'a> Payload<'a> {
         self.bytes.truncate(have + *read.as_ref().unwrap_or(&0));
         read.map(drop)
     }
-
-    /// Returns how many of the bytes that are there are known to be data.
-    fn known(&mut self) -> usize {
-        let there = self.bytes.len() - self.at;
-        match self.end {
-            End::Length(length) => {
-                let left = length - self.read.load(Ordering::Relaxed);
-                self.ended = left == 0;
-                usize::try_from(left).map_or(there, |left| left.min(there))
-            }
-            End::Mark(mark) if self.bytes[self.at..].ends_with(&mark) => {
-                self.ended = there == MARK_BYTES;
-                there - MARK_BYTES
-            }
-            // The last bytes may be the beginning of the mark.
-            End::Mark(_) => there.saturating_sub(MARK_BYTES - 1),
-        }
-    }
 }
 
 impl Read for Payload<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let known = self.known();
-            if self.ended {
-                if matches!(self.end, End::Mark(_)) {
-                    self.at = self.bytes.len();
-                    self.end = End::Length(self.read.load(Ordering::Relaxed));
+            let read = self.read.load(Ordering::Relaxed);
+            match self.end.look(read, &self.bytes[self.at..]) {
+                Known::Ended { mark } => {
+                    self.at += mark;
+                    self.end = End::Length(read);
+                    return Ok(0);
                 }
-                return Ok(0);
+                Known::Data(0) => self.receive()?,
+                Known::Data(known) => {
+                    let count = known.min(into.len());
+                    into[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+                    self.at += count;
+                    self.read.fetch_add(count as u64, Ordering::Relaxed);
+                    return Ok(count);
+                }
             }
-            if known > 0 {
-                let count = known.min(into.len());
-                into[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
-                self.at += count;
-                self.read.fetch_add(count as u64, Ordering::Relaxed);
-                return Ok(count);
-            }
-            self.receive()?;
         }
     }
 }
 
 /// Reads the line that announces the data.
 fn announced(line: &[u8]) -> io::Result<End> {
-    let text = line.strip_prefix(b"$").ok_or_else(|| match line.strip_prefix(b"-") {
-        Some(why) => Error::other(format!("it cannot send its data: {}", String::from_utf8_lossy(why))),
-        None => nothing_announced(),
-    })?;
-    let end = match text.strip_prefix(b"EOF:") {
-        Some(mark) => mark.try_into().ok().map(End::Mark),
-        None => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).map(End::Length),
-    };
-    end.ok_or_else(nothing_announced)
+    End::parse(line).map_err(|why| match why {
+        PsyncError::Refused(words) => Error::other(format!("it cannot send its data: {words}")),
+        _ => nothing_announced(),
+    })
 }
 
 fn nothing_announced() -> Error {
