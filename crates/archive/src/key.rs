@@ -23,7 +23,7 @@ impl Key {
     pub fn parse(text: &str) -> Result<Key, String> {
         let digits = text.trim().as_bytes();
         let wrong = || "a key is 64 hexadecimal digits, as `openssl rand -hex 32` prints them".to_owned();
-        if digits.len() != 64 {
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(wrong());
         }
         let mut key = [0; 32];
@@ -66,7 +66,14 @@ mod tests {
         let text = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
         let key = Key::parse(&format!(" {text}\n")).expect("it is one");
         assert_eq!(key.0[..4], [0, 1, 2, 3]);
-        for wrong in ["", &text[1..], &text.replace('0', "g"), &format!("{text}0"), &text.replacen("00", "é", 1)] {
+        for wrong in [
+            "",
+            &text[1..],
+            &text.replace('0', "g"),
+            &format!("{text}0"),
+            &text.replacen("00", "é", 1),
+            &text.replacen("00", "+0", 1),
+        ] {
             assert!(Key::parse(wrong).is_err(), "{wrong}");
         }
         assert_ne!(key.of_object(b"a"), key.of_object(b"b"));

@@ -16,6 +16,7 @@ mod place;
 mod plan;
 mod sealed;
 mod surplus;
+pub mod testing;
 
 pub use archive::{Archive, Error, digest_file};
 pub use catalog::{Catalog, Lane};
@@ -25,6 +26,7 @@ pub use location::place_of;
 pub use manifest::{BackupFile, Manifest, ManifestError};
 pub use names::{ChunkName, Digest, backup_time};
 pub use place::directory::Directory;
+#[cfg(feature = "object-stores")]
 pub use place::objects::Objects;
 pub use place::{GoesOn, Listed, Place, PlaceError};
 pub use plan::{Hole, Plan, PlanError, Target, holes, plan};

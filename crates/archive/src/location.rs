@@ -1,6 +1,7 @@
 //! Locations of archives: paths, and addresses of object stores.
 
 use crate::place::directory::Directory;
+#[cfg(feature = "object-stores")]
 use crate::place::objects::Objects;
 use crate::place::{GoesOn, Place};
 use std::sync::Arc;
@@ -14,6 +15,9 @@ pub fn place_of(location: &str, options: &[(String, String)], goes_on: &GoesOn) 
     match location.split_once("://") {
         None => Ok(Arc::new(Directory::new(location))),
         Some(("file", path)) => Ok(Arc::new(Directory::new(path))),
+        #[cfg(not(feature = "object-stores"))]
+        Some(_) => Err(format!("this build reaches no object stores: {location}, {options:?}, {goes_on:?}")),
+        #[cfg(feature = "object-stores")]
         Some(_) => Ok(Arc::new(Objects::open(location, options, goes_on.clone())?)),
     }
 }

@@ -120,7 +120,8 @@ impl Manifest {
             histories.push(start);
         }
         let is_chain = histories.is_sorted_by_key(HistoryStart::after);
-        if histories.is_empty() || !is_chain || applied > through {
+        // There is always a next record.
+        if histories.is_empty() || !is_chain || applied > through || through.0 == u64::MAX {
             return Err(wrong("its histories or indexes make no sense"));
         }
         let mut files = Vec::new();
@@ -149,7 +150,7 @@ fn backup_file(line: &str) -> Option<BackupFile> {
 }
 
 /// Whether a path stays below the directory that it is put into, in `base` or `log`.
-fn is_inside(path: &str) -> bool {
+pub(crate) fn is_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     let below = matches!(parts.next(), Some(Component::Normal(first)) if first == "base" || first == "log");
     let rest: Vec<_> = parts.collect();
@@ -195,37 +196,6 @@ mod tests {
             let changed = String::from_utf8(changed).expect("it is ASCII");
             assert!(Manifest::parse(&changed).is_err(), "byte {at}: {changed}");
         }
-    }
-
-    #[test]
-    fn whatever_has_the_right_checksum_is_refused_or_comes_back() {
-        let text = manifest().text();
-        let body = &text[..text.rfind("end ").expect("it has an end")];
-        let mut random = haypile_log::testing::Random(1);
-        let mut taken = 0;
-        for _ in 0..20_000 {
-            let mut bytes = body.as_bytes().to_vec();
-            for _ in 0..=random.below(3) {
-                let at = random.below(bytes.len() as u64) as usize;
-                match random.below(4) {
-                    0 => bytes[at] = b"0123456789abcdef \n/.-"[random.below(21) as usize],
-                    1 => drop(bytes.drain(at..(at + random.below(40) as usize).min(bytes.len()))),
-                    2 => bytes.insert(at, b"0 \n9"[random.below(4) as usize]),
-                    _ => bytes.extend_from_within(at..),
-                }
-                if bytes.is_empty() {
-                    bytes.push(b'\n');
-                }
-            }
-            let body = String::from_utf8(bytes).expect("it is ASCII");
-            let sealed = format!("{body}end {}\n", digest_of(body.as_bytes()));
-            if let Ok(parsed) = Manifest::parse(&sealed) {
-                taken += 1;
-                assert_eq!(Manifest::parse(&parsed.text()).as_ref(), Ok(&parsed));
-                assert!(parsed.files.iter().all(|file| is_inside(&file.path)), "{sealed}");
-            }
-        }
-        assert!(taken > 100, "{taken} were taken");
     }
 
     #[test]

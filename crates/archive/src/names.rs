@@ -58,7 +58,7 @@ impl ChunkName {
         let mut number = || parts.next()?.parse::<u64>().ok();
         let (first, last, time_ms) = (Index(number()?), Index(number()?), number()?);
         let parsed = ChunkName { history: History::parse(history)?, first, last, time_ms };
-        (first.0 > 0 && first <= last && parsed.to_string() == name).then_some(parsed)
+        (first.0 > 0 && first <= last && last.0 < u64::MAX && parsed.to_string() == name).then_some(parsed)
     }
 
     /// Returns the beginning of the names of a history's chunks.

@@ -1,6 +1,7 @@
 //! Places for objects: a directory, or a bucket of an object store. Whoever calls waits.
 
 pub mod directory;
+#[cfg(feature = "object-stores")]
 pub mod objects;
 
 use std::fmt;
