@@ -4,109 +4,17 @@
 mod process;
 
 use process::calls::CALLS;
+use process::changes::{Follower, Printer, message, text, words_of};
 use process::following::{DEBUG, replica_of, wait_for_link};
 use process::redis::redis;
-use process::{Client, Server, TempDir, free_port, request, wait_until};
-use serde_json::Value;
+use process::{Server, TempDir, free_port, request, wait_until};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const YES: [&str; 2] = ["--change-stream", "yes"];
 const BEFORE: [&str; 2] = ["--change-stream", "before"];
-
-/// Somebody who follows.
-struct Follower {
-    client: Client<TcpStream>,
-    history: String,
-    index: u64,
-}
-
-impl Follower {
-    fn at(server: &Server, words: &str) -> Follower {
-        let mut client = server.client();
-        client.send(format!("CHANGES.FOLLOW {words}\r\n").as_bytes());
-        let (kind, begun) = message(&mut client);
-        assert_eq!((&*kind, begun["version"].as_u64()), ("begin", Some(1)), "{begun}");
-        let history = begun["history"].as_str().expect("it has one").to_owned();
-        Follower { client, history, index: begun["index"].as_u64().expect("it is a number") }
-    }
-
-    /// Returns the next record, which is behind the one before.
-    fn record(&mut self) -> Value {
-        loop {
-            let (kind, record) = message(&mut self.client);
-            let index = record["index"].as_u64().expect("each message has one");
-            if kind == "record" {
-                assert!(index > self.index, "{record} behind {}", self.index);
-                self.index = index;
-                return record;
-            }
-            assert_eq!(kind, "heartbeat");
-            self.index = index;
-        }
-    }
-
-    /// Whether a command comes before the connection ends.
-    fn try_through(&mut self, call: &[&str]) -> bool {
-        loop {
-            let mut byte = [0];
-            if !matches!(self.client.socket.peek(&mut byte), Ok(1)) {
-                return false;
-            }
-            let (kind, message) = message(&mut self.client);
-            self.index = message["index"].as_u64().expect("each message has one");
-            match &*kind {
-                "begin" => self.history = text(&message["history"]),
-                "record" => {
-                    let changes = message["changes"].as_array().expect("it is an array");
-                    if changes.iter().any(|change| words_of(change).iter().map(String::as_str).eq(call.iter().copied()))
-                    {
-                        return true;
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Returns the changes through one of this command's name and arguments.
-    fn through(&mut self, call: &[&str]) -> Vec<Value> {
-        let mut found = Vec::new();
-        loop {
-            let record = self.record();
-            assert_eq!(record["unsaid"], Value::Null, "{record}");
-            found.extend(record["changes"].as_array().expect("it is an array").clone());
-            let last = found.last().expect("a record has changes");
-            if words_of(last).iter().map(String::as_str).eq(call.iter().copied()) {
-                return found;
-            }
-        }
-    }
-}
-
-/// Returns the next message: what it is, and its JSON.
-fn message(client: &mut Client<TcpStream>) -> (String, Value) {
-    let reply = client.reply();
-    let lines: Vec<&str> = reply.split("\r\n").collect();
-    let [head, _, kind, _, json, ""] = lines[..] else { panic!("{reply}") };
-    assert!(head == "*2" || head == ">2", "{reply}");
-    (kind.to_owned(), serde_json::from_str(json).expect("it is JSON"))
-}
-
-/// Returns a string; of what is no text, its object.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Returns a change's command.
-fn words_of(change: &Value) -> Vec<String> {
-    let args = change["args"].as_array().expect("it is an array").iter().map(text);
-    std::iter::once(text(&change["op"])).chain(args).collect()
-}
 
 #[test]
 fn each_command_that_writes_is_told() {
@@ -173,6 +81,11 @@ fn a_change_comes_with_what_there_was_before() {
     let some = r#"[{"fields":[["f7","v7"]],"key":"long","length":200,"part":true,"type":"hash"}]"#;
     assert_eq!(before("HSET long f7 x none 1", &["hset", "long", "f7", "x", "none", "1"]), some);
     assert_eq!(before("DEL long", &["del", "long"]), r#"[{"key":"long","length":201,"type":"hash"}]"#);
+    // Of a key that another takes the place of; what is in the other database is not noted.
+    before("SET from 1", &["set", "from", "1"]);
+    assert_eq!(before("COPY from to", &["copy", "from", "to"]), r#"[{"key":"to","type":"none"}]"#);
+    let moved = r#"[{"key":"from","length":1,"type":"string","value":"1"}]"#;
+    assert_eq!(before("MOVE from 3", &["move", "from", "3"]), moved);
     // Each command of a block sees what the one before it has left, and a script is one record.
     client.send(b"MULTI\r\nSET m 1\r\nINCR m\r\nEXEC\r\n");
     (0..4).for_each(|_| _ = client.reply());
@@ -282,34 +195,6 @@ fn what_cannot_be_told_is_refused_or_named() {
     let mut app = server.client();
     assert_eq!(app.ask("AUTH app x"), "+OK\r\n");
     assert!(app.ask("CHANGES.FOLLOW $").starts_with("-NOPERM"));
-}
-
-/// `haypile log --follow --json`, whose lines a test reads.
-struct Printer(Child, BufReader<std::process::ChildStdout>);
-
-impl Printer {
-    fn start(port: u16, more: &[&str]) -> Printer {
-        let port = port.to_string();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_haypile"));
-        command.args(["log", "--follow", "--json", "--port", &port]).args(more);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-        let out = BufReader::new(child.stdout.take().expect("it has one"));
-        Printer(child, out)
-    }
-
-    fn line(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        let read = self.1.read_line(&mut line).expect("it can be read");
-        (read > 0).then(|| serde_json::from_str(&line).expect("it is JSON"))
-    }
-}
-
-impl Drop for Printer {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -631,12 +516,4 @@ fn a_search_index_is_kept_up_to_date() {
     client.ask("HSET doc:1 title anew");
     wait_until("it was made anew", || found("anew") == ["doc:1"] && found("summer").is_empty());
     drop(follower);
-}
-
-impl Printer {
-    fn of(mut command: Command) -> Printer {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let out = BufReader::new(child.stdout.take().expect("it has one"));
-        Printer(child, out)
-    }
 }

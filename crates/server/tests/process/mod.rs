@@ -5,6 +5,7 @@
 use haypile_rdb::lzf::Compressor;
 use socket2::{Domain, SockRef, Socket, Type};
 pub mod calls;
+pub mod changes;
 pub mod following;
 pub mod group;
 pub mod redis;
