@@ -1,4 +1,4 @@
-//! What a Redis says to those that follow it before its commands: its answer to PSYNC, and where its data end.
+//! The words of a Redis to those that follow it before its commands: its answer to PSYNC, and where its data end.
 //!
 //! Redis's own protocol, as `syncCommand` and `rdbSaveToSlavesSockets` of its replication.c speak it since 4.0. What a
 //! master says is checked, not trusted.
@@ -32,7 +32,7 @@ pub enum End {
     Mark([u8; MARK_BYTES]),
 }
 
-/// What bytes are that have been received, and not read.
+/// A judgement of bytes that have been received, and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// So many at the beginning are data; zero where more bytes have to tell.
@@ -41,14 +41,14 @@ pub enum Known {
     Ended { mark: usize },
 }
 
-/// Why something that a master says cannot be taken.
+/// The reason why something that a master says cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PsyncError {
-    /// It says itself that it cannot do what it was asked, in these words.
+    /// The master says itself that it cannot do what it was asked, in these words.
     Refused(String),
-    /// It is no text, where there has to be one.
+    /// There is no text where there has to be one.
     NoText,
-    /// It is something else.
+    /// Something else has come.
     Unknown,
 }
 
