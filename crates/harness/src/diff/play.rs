@@ -433,16 +433,16 @@ struct Content {
     kind: Reply,
     /// The answer of GET: a string's value.
     value: Reply,
-    /// The deadline in milliseconds, or a negative number.
-    deadline: Reply,
     digest: Reply,
     encoding: Reply,
+    /// The deadline in milliseconds, or a negative number; asked for last.
+    deadline: Reply,
 }
 
 impl Content {
     fn read(client: &mut Client) -> Result<Content> {
         let mut next = || client.read();
-        Ok(Content { kind: next()?, value: next()?, deadline: next()?, digest: next()?, encoding: next()? })
+        Ok(Content { kind: next()?, value: next()?, digest: next()?, encoding: next()?, deadline: next()? })
     }
 
     /// Returns whether the key ended while it was asked about.
@@ -507,7 +507,7 @@ impl Keyspace {
         let names = names.elements().with_context(|| format!("KEYS * was answered by {names}"))?.to_vec();
         let names: Vec<Vec<u8>> = names.iter().filter_map(|n| n.bytes().map(<[u8]>::to_vec)).collect();
         for name in &names {
-            for command in ["TYPE", "GET", "PEXPIRETIME", "DEBUG DIGEST-VALUE", "OBJECT ENCODING"] {
+            for command in ["TYPE", "GET", "DEBUG DIGEST-VALUE", "OBJECT ENCODING", "PEXPIRETIME"] {
                 let words = command.split(' ').map(str::as_bytes);
                 client.push(&words.chain([&name[..]]).collect::<Vec<_>>());
             }
