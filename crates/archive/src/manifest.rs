@@ -132,6 +132,9 @@ impl Manifest {
                 return Err(wrong("it names too many files"));
             }
         }
+        if files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.bytes)).is_none() {
+            return Err(wrong("its files have more bytes than there are"));
+        }
         Ok(Manifest { made_ms, through, applied, histories, files })
     }
 }

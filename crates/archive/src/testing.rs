@@ -131,7 +131,8 @@ mod tests {
             let mut bytes = text.clone().into_bytes();
             for _ in 0..=random.below(3) {
                 let at = random.below(bytes.len() as u64) as usize;
-                match random.below(3) {
+                match random.below(4) {
+                    3 => bytes.extend_from_within(at..),
                     0 => bytes[at] = b"0123456789abcdef \n/.-"[random.below(21) as usize],
                     1 => drop(bytes.drain(at..(at + random.below(60) as usize).min(bytes.len()))),
                     _ => bytes.insert(at, b"0 \n9"[random.below(4) as usize]),
@@ -155,6 +156,10 @@ mod tests {
         let text = text.replace("00000000000000000090", &(u64::MAX - 1).to_string());
         assert!(catalog_of(&text).backups.iter().any(|backup| backup.through == Index(u64::MAX - 1)));
         check_bytes(format!("\x20{text}").as_bytes());
+        let line = archive().lines().find(|line| line.starts_with("file ")).expect("there is one").to_owned();
+        let large = line.replace(" 7 ", &format!(" {} ", u64::MAX / 2 + 1));
+        let text = archive().replace(&line, &format!("{large}\n{large}"));
+        assert_eq!(catalog_of(&text).backups, []);
         let name = format!("log/{}/{:020}-{}-{:014}.log", "01".repeat(20), 1, u64::MAX, 9);
         assert_eq!(ChunkName::parse(&name), None);
     }
