@@ -4,8 +4,9 @@ mod process;
 
 use process::changes::{Follower, Printer, text, words_of};
 use process::following::{DEBUG, field, replica_of};
-use process::{Server, TempDir, free_port, wait_until};
+use process::{Client, Server, TempDir, free_port, wait_until};
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 
 const YES: [&str; 2] = ["--change-stream", "yes"];
 
@@ -66,7 +67,11 @@ fn whoever_is_further_than_a_replica_waits_for_it() {
     let refused = replica.client().ask(&asked);
     assert_eq!(refused, format!("-NOTYET the log has come to record {}, not to {further}\r\n", follower.index));
     // A program asks again until the records are there, and is told no record twice.
+    let asked =
+        |client: &mut Client<TcpStream>| client.ask("INFO commandstats").contains("cmdstat_changes.follow:calls=3");
     let mut printer = Printer::start(replica.port, &["--from", &further.to_string(), "--history", &follower.history]);
+    let mut of_replica = replica.client();
+    wait_until("the program has asked", || asked(&mut of_replica));
     (1..=5).for_each(|at| assert_eq!(client.ask(&format!("SET k {at}")), "+OK\r\n"));
     let begun = printer.line().expect("it begins");
     assert_eq!((text(&begun["history"]), begun["index"].as_u64()), (follower.history.clone(), Some(further)));
@@ -89,8 +94,8 @@ fn a_program_that_is_refused_ends() {
         [&["--from", "-"][..], &["--from", "-", "--password", "wrong"], &["--from", "x", "--password", "secret"]]
     {
         let mut printer = Printer::start(port, wrong);
-        assert_eq!(printer.line(), None, "{wrong:?}");
         assert!(!printer.succeeds(), "{wrong:?}");
+        assert_eq!(printer.line(), None, "{wrong:?}");
     }
     let mut printer = Printer::start(port, &["--from", "-", "--password", "secret"]);
     assert!(printer.line().expect("it begins")["version"].is_u64());

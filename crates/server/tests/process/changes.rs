@@ -1,6 +1,6 @@
 //! Readers of the change stream: by the command, and by the program that prints it.
 
-use super::{Client, Server};
+use super::{Client, Server, wait_until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -116,7 +116,8 @@ impl Printer {
 
     /// Waits for the program's end; returns whether it says that all was well.
     pub fn succeeds(&mut self) -> bool {
-        self.0.wait().expect("it was started").success()
+        wait_until("the program ends", || self.0.try_wait().expect("it was started").is_some());
+        self.0.wait().expect("it has ended").success()
     }
 
     /// Returns the next line; `None` at the end.
