@@ -72,7 +72,7 @@ pub(crate) struct Listener(pub(crate) Arc<Events>);
 const COMPACTION_PRIORITY: u8 = 10;
 
 /// Gives this thread, one of RocksDB's own, only the rest of a core. A compaction runs long, while a thread that reads
-/// a row needs the core for a moment and often; both have the same niceness (`engine::pool`). A higher one would starve
+/// a row needs the core for a moment and often, and goes first (`engine::run::pool`). A higher niceness would starve
 /// compactions beside hot reads that keep all cores busy.
 fn stand_back() {
     let priority = ThreadPriorityValue::try_from(COMPACTION_PRIORITY);

@@ -26,7 +26,7 @@ const MIB: u64 = 1 << 20;
 
 pub(super) const ROWS: &[Row] = &[
     Row::used("workers", int(0, 1024), "0", "Event loops; 0 means one for each core.").immutable().ours().of_pika("thread-num"),
-    Row::used("io-pool", unit(1, 1024, "threads"), "16", "Threads that read from disk for commands that miss memory; half as many run commands that take long.").immutable().ours(),
+    Row::used("io-pool", unit(1, 1024, "threads"), "16", "Threads that read from disk for commands that miss memory; half as many make long replies, and as many as these run commands that take long.").immutable().ours(),
     Row::used("engine", Kind::Choice(ENGINES), "rocksdb", "Where data lives below the memtable; with `memory` nothing is kept after a stop.").immutable().ours(),
     Row::used(
         "durability",

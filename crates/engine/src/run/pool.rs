@@ -181,9 +181,9 @@ fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
 }
 
 /// Has the scheduler let the event loops go first, so that a thread whose row has come seldom interrupts one in the
-/// middle of a turn. Loads take two fifths of an event loop's share of a core that both want: with the share of
-/// compactions (a thirtieth) they waited for 50 ms and more where all cores were busy. They go before long commands and
-/// replies, which have that share and run as batch.
+/// middle of a turn. Loads take two fifths of an event loop's share of a core that both want: with the share that
+/// compactions have, a thirtieth, a load on busy cores would wait for several of their turns. They go before long
+/// commands and replies, which have that share and run as batch.
 fn stand_back(loads: bool) {
     use NormalThreadSchedulePolicy::{Batch, Other};
     let (priority, policy) = if loads { (LOADER_PRIORITY, Other) } else { (RUNNER_PRIORITY, Batch) };
