@@ -123,7 +123,9 @@ impl Read for Payload<'_> {
 /// Reads the line that announces the data.
 fn announced(line: &[u8]) -> io::Result<End> {
     End::parse(line).map_err(|why| match why {
-        PsyncError::Refused(words) => Error::other(format!("it cannot send its data: {words}")),
+        PsyncError::Refused(words) => {
+            Error::other(format!("it cannot send its data: {}", words.trim_start_matches('-')))
+        }
         _ => nothing_announced(),
     })
 }
