@@ -65,7 +65,7 @@ fn check_manifest(text: &[u8]) {
 /// in pieces.
 ///
 /// # Panics
-/// What is read of the data depends on the pieces, or is not what was sent.
+/// The data that are read depend on the pieces, or are not what was sent.
 pub fn check_psync(data: &[u8]) {
     let line = data.split(|byte| *byte == b'\n').next().unwrap_or(data);
     if let Ok(Answer::Continue { stream: Some(stream) } | Answer::Load { stream, .. }) = Answer::parse(line) {

@@ -1,4 +1,4 @@
-//! What may lie in an archive: encrypted objects, manifests, names of chunks. What may not happen is in
+//! The content of an archive: encrypted objects, manifests, names of chunks. The checks are in
 //! `haypile_archive::testing::check_bytes`, which an ordinary seeded test runs as well.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What a Redis says that is followed: its answer to PSYNC, and its data in pieces. What may not happen is in
+//! The words of a Redis that is followed: its answer to PSYNC, and its data in pieces. The checks are in
 //! `haypile_replication::testing::check_psync`, which an ordinary seeded test runs as well.
 #![no_main]
 

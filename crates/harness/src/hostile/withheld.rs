@@ -79,8 +79,8 @@ fn watch(processor: usize, is_over: &AtomicBool) -> Vec<Gap> {
             let share = stolen.share(gap.to - gap.from, self::stolen(processor));
             gaps.push(Gap { from: gap.to - share, to: gap.to });
             looked = to;
-        } else if fresh.is_none() && to - looked > COUNTED {
-            // What made no nap late is no part of a gap that comes.
+        } else if fresh.is_none() && !is_late && to - looked > COUNTED {
+            // Steals that made no nap late are no part of a gap that comes.
             stolen.counted = self::stolen(processor);
             looked = to;
         }
