@@ -9,14 +9,18 @@
 //!
 //! A round is all that is made and sent between two looks at the sockets, and bounded: see `round`.
 
+mod closing;
 mod connection;
 mod hand_over;
 mod proxy;
 mod rest;
 mod round;
+mod sending;
+mod waiting;
 
-use crate::event_loop::connection::{Connection, Sending};
+use crate::event_loop::connection::Connection;
 use crate::event_loop::round::Rounds;
+use crate::event_loop::sending::Sending;
 use crate::mailbox::Mailbox;
 use crate::output::{Gate, Spares};
 use crate::raft::Raft;

@@ -96,7 +96,7 @@ async fn no_longer_leads(raft: &Raft, address: &str) {
     let mut changes = raft.leader_changes();
     let leads = || match raft.leader() {
         Leader::At(now) => now == address,
-        // That member may lead still: it says so itself if it does not.
+        // The member may lead still: it says so itself if it does not.
         Leader::Unknown => true,
         Leader::Here => false,
     };

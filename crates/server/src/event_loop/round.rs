@@ -31,7 +31,7 @@ pub const SMALL_BYTES: usize = 64 << 10;
 /// The length of a connection's replies of late.
 #[derive(Clone, Copy, Default)]
 pub enum Recent {
-    /// That of a new connection, which has made none.
+    /// The connection is new, and has made no replies.
     #[default]
     Unknown,
     /// The most bytes that a turn has made, halved with each turn since.
