@@ -207,9 +207,10 @@ impl<'a> Run<'a> {
             let mut what = None;
             let mut random = self.random.clone();
             let data = place.data();
+            let sources = Sources { other: self.other.data(), older: self.older.as_ref().map(Workplace::data) };
             load.write(server.port(), 1, delay + NOTICE_MAX, || {
                 sleep(delay);
-                what = Some(plant::remove(kind, &data, &mut random));
+                what = Some(plant::plant(kind, &data, &sources, &mut random));
             })?;
             let Some(what) = what.expect("it was done meanwhile")? else { return Ok(()) };
             self.totals.running += 1;
@@ -238,12 +239,20 @@ impl<'a> Run<'a> {
             }
             Started::Running(server) => {
                 let found = load.read(server.port())?;
-                if found.error.is_none() && load.expect_whole(&found).is_ok() {
-                    return Ok(());
+                match &found.error {
+                    Some(error) => {
+                        ensure!(error.contains("damaged"), "a read failed without saying why: {error}");
+                        "reads are refused".to_owned()
+                    }
+                    None if load.expect_whole(&found).is_ok() => return Ok(()),
+                    None => {
+                        load.expect_prefix(&found)?;
+                        let said = fs::read_to_string(place.log()).unwrap_or_default();
+                        ensure!(!self.options.fsync, "acknowledged writes are gone that were synced");
+                        ensure!(said.contains(TOLD), "writes are gone, and nothing was said of it");
+                        "writes are gone".to_owned()
+                    }
                 }
-                let said = fs::read_to_string(place.log()).unwrap_or_default();
-                ensure!(found.error.is_some() || said.contains(TOLD), "writes are gone, and nothing was said of it");
-                "writes are gone".to_owned()
             }
         };
         ensure!(!clean, "the server said that it stopped cleanly, and {lost}");

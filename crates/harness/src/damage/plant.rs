@@ -121,7 +121,7 @@ pub struct Sources {
     pub older: Option<PathBuf>,
 }
 
-/// Does the damage and describes it; `None` if there is no such file.
+/// Does the damage, also while a server runs, and describes it; `None` if there is no such file.
 pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<String>> {
     let replace = |part: &str, source: &Path| -> Result<Option<String>> {
         remove_dir(&data.join(part))?;
@@ -142,8 +142,8 @@ pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) ->
     }
 }
 
-/// Does a damage that needs no other directory; also while a server runs.
-pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<String>> {
+/// Does a damage that needs no other directory.
+fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<String>> {
     let target = match kind {
         Delete(target) | Empty(target) | Truncate(target) | Flip(target) => target,
         DeleteDir(part) => {
