@@ -118,12 +118,17 @@ impl Store {
         if record.kind.has_effects() {
             parse(record.body, |effect| effects.push(effect)).map_err(damaged)?;
         }
-        let below = self.rows_below_changes(&effects).map_err(damaged)?;
-        let mut appended = Ok(());
-        let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
         let keys = named_keys(&effects);
         let is_exchange = effects.iter().filter_map(Effect::key).any(|row| is_database_row(row) || is_fact_row(row));
         let named = if is_exchange { Named::Everything } else { Named::Keys(&keys) };
+        // A flush that came late has left out the rows of spaces that had died since, and a group's member opens on its
+        // base without the records in between: they come here.
+        if self.databases.dead_count() > 0 {
+            effects.retain(|effect| !self.is_of_dead_space(effect));
+        }
+        let below = self.rows_below_changes(&effects).map_err(damaged)?;
+        let mut appended = Ok(());
+        let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
         locks.hold(named, &mut || {
             let (reserved, effects) = taken.take().expect("a record is applied once");
             appended = self.take_in(record, reserved, effects);
@@ -176,14 +181,14 @@ impl Store {
     /// # Errors
     /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the
     /// last record from the one that this store is in; or the store leads.
-    pub fn adopt_history(&self, start: HistoryStart) -> Result<(), FollowError> {
+    pub fn follow_history(&self, start: HistoryStart) -> Result<(), FollowError> {
         self.expect_to_follow()?;
         let (history, last) = (self.history(), self.log.last());
         if start.history != history && start.parent() != Some((history, last)) {
             let why = format!("history {} does not go on where history {history} ends with {last} here", start.history);
             return Err(FollowError::Damaged(why));
         }
-        self.log.adopt_history(start).map_err(|error| FollowError::Refused(error.to_string()))
+        self.log.follow_history(start).map_err(|error| FollowError::Refused(error.to_string()))
     }
 
     /// A store that leads makes its records and histories itself.

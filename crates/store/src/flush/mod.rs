@@ -243,8 +243,10 @@ impl Store {
         );
         self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: dead.clone() });
         // Spaces that have died since are reclaimed after the flush of the generation that says so: that one may hold
-        // rows of them.
-        self.on_dead(&frozen.dead, &orphans);
+        // rows of them. So are those that the base knows as dead while the record that says so has still to come.
+        let mut gone = frozen.dead.clone();
+        gone.retain(|space| self.databases.database_of(*space).is_none());
+        self.on_dead(&gone, &orphans);
         assert_eq!(self.applied.load(Ordering::Acquire), frozen.index.0, "the log keeps what the base lacks");
         self.purge_log(frozen.index);
         self.flush.on_flushed(count, started.elapsed());

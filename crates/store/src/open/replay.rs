@@ -137,10 +137,12 @@ impl Store {
         if self.databases.dead_count() == 0 {
             return;
         }
-        let is_dead = |effect: &mut Effect<'_>| {
-            effect.key().and_then(space_of).is_some_and(|space| self.databases.is_dead(space))
-        };
-        effects.extract_if(from.., is_dead).for_each(drop);
+        effects.extract_if(from.., |effect| self.is_of_dead_space(effect)).for_each(drop);
+    }
+
+    /// Returns whether an effect is on a row of a space that is dead.
+    pub(crate) fn is_of_dead_space(&self, effect: &Effect<'_>) -> bool {
+        effect.key().and_then(space_of).is_some_and(|space| self.databases.is_dead(space))
     }
 
     /// Prefetches the rows of the user keys among these effects together, at most of the first `TOGETHER_MAX`.
