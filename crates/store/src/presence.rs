@@ -154,18 +154,19 @@ impl Presence {
         let place = self.place(row);
         let (print, ways) = (place.print | marks, self.ways_to_write(&place));
         loop {
-            let mut empty = None;
+            let (mut own, mut empty) = (None, None);
             for way in ways {
                 match way.load(Ordering::Acquire) {
-                    held if held & !MARKS == place.print => return way.store(print, Ordering::Release),
-                    0 => empty = Some(way),
+                    held if held & !MARKS == place.print => own = Some((way, held)),
+                    0 => empty = Some((way, 0)),
                     _ => {}
                 }
             }
-            let Some((way, held)) = empty.map(|way| (way, 0)).or_else(|| self.forget_one(&place, marks)) else {
+            let Some((way, held)) = own.or(empty).or_else(|| self.forget_one(&place, marks)) else {
                 return;
             };
-            // The exchange fails where another key has come into the bucket meanwhile.
+            // The exchange fails where another row has come into the way meanwhile. In the row's own, too: two readers
+            // may note one element, and the flush a key in its place between the looks of them.
             if way.compare_exchange(held, print, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return;
             }
