@@ -67,11 +67,12 @@ pub(super) struct Work {
 struct State {
     /// Flushes that have ended, well or badly.
     attempts: u64,
-    /// The number of requests to bring everything up to then into the base; up to which of these a flush has begun, and
-    /// has ended well.
+    /// The number of requests to bring everything up to then into the base; up to which of these a flush has begun, has
+    /// ended well, and has failed.
     forced: u64,
     tried: u64,
     served: u64,
+    failed: u64,
     closing: bool,
     /// Whether the thread ends without a last flush.
     abandoned: bool,
@@ -254,8 +255,9 @@ impl FlushControl {
     pub(super) fn on_turn(&self, work: &Work, result: Result<(), String>) {
         let mut state = self.state.lock();
         state.attempts += 1;
-        if result.is_ok() {
-            state.served = work.forced;
+        match result {
+            Ok(()) => state.served = work.forced,
+            Err(_) => state.failed = work.forced,
         }
         self.is_failing.store(result.is_err(), Ordering::Relaxed);
         state.failure = result.err();
@@ -268,13 +270,10 @@ impl FlushControl {
     pub fn flush_now(&self) -> Result<(), String> {
         let mut state = self.state.lock();
         state.forced += 1;
-        let (mine, before) = (state.forced, state.attempts);
+        let mine = state.forced;
         self.changed.notify_all();
         // A flush that is in flight does not count; nor does its failure.
-        let waiting = |state: &mut State| {
-            let failed = state.failure.is_some() && state.tried >= mine && state.attempts > before;
-            state.served < mine && !state.closed && !failed
-        };
+        let waiting = |state: &mut State| state.served < mine && state.failed < mine && !state.closed;
         self.changed.wait_while(&mut state, waiting);
         if state.served >= mine {
             Ok(())
