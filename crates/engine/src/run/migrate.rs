@@ -413,8 +413,11 @@ impl<'a> Exchange<'a> {
                     continue;
                 }
                 let mut txn = store.begin(TxnBuffers::default(), exchange.call());
-                txn.set_touching(false);
-                let Some(mut parcel) = migrate::pack(&mut txn, name)? else { continue };
+                prepare(engine, &mut txn, exchange.place(), false);
+                let packed = migrate::pack(&mut txn, name)?;
+                conclude(engine, store, &mut txn, None, Keeps::Nothing, exchange.by())?;
+                exchange.gate = exchange.gate.max(txn.gate());
+                let Some(mut parcel) = packed else { continue };
                 match Stamp::of(&mut parcel) {
                     Ok(stamp) if stamp == sent.stamp => all.push(name),
                     Ok(_) => is_same = false,

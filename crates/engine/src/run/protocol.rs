@@ -46,7 +46,7 @@ pub(crate) fn prepare(engine: &Engine, txn: &mut Txn<'_>, place: Place<'_>, touc
 /// Concludes a run that its command has not refused, under the locks of its keys. `by` is the session that it runs for;
 /// 0 is none.
 ///
-/// Invariant: this is the only caller of `Txn::commit`. Whether anybody watches or tracks is asked after the commit: a
+/// Invariant: the engine calls `Txn::commit` here alone. Whether anybody watches or tracks is asked after the commit: a
 /// WATCH that this look misses came later, so what its session reads next is the committed value. A look before the
 /// commit would miss sessions that read the value before it.
 ///
@@ -99,6 +99,19 @@ pub(crate) fn conclude(
         service.deliver(txn.gate());
     }
     Ok(())
+}
+
+/// Marks the sessions that watch a key of a master's record, and then tells those that have kept one, as `conclude`
+/// does after a commit. The record has taken effect, and the locks of its keys are held.
+pub(crate) fn tell_of_record(engine: &Engine, store: &Store, keys: &[Key<'_>]) {
+    if engine.watches.any() {
+        keys.iter().for_each(|key| {
+            engine.watches.on_record(key.name, |database| store.database_of(key.space) == Some(database));
+        });
+    }
+    if engine.tracking.any() {
+        keys.iter().for_each(|key| engine.invalidate_key(key.name));
+    }
 }
 
 /// Returns the defects of the meta rows that a transaction leaves, as far as these rows tell themselves: a collection

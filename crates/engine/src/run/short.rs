@@ -155,6 +155,18 @@ impl WorkerState {
         let mut short = Short { run, args, keys: &keys, keeps, locked, is_again: false };
         let mut attempted = Attempted::default();
         self.attempt_with_locks::<WRITES>(engine, store, session, &mut short, &mut attempted)?;
+        self.answer(engine, session, attempted, out)
+    }
+
+    /// Writes the reply to an attempt, unless the long way has to go on with its command.
+    #[inline]
+    fn answer(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        attempted: Attempted,
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Deferral> {
         let reply = match attempted.reply {
             Ok(reply) => {
                 engine.counters(self.index).add_lookups(attempted.lookups);

@@ -5,6 +5,9 @@ use crate::source::{Source, closing, is_word, names, sources};
 /// The most lines of a function, its signature included.
 const LINES_MAX: usize = 80;
 
+/// The most lines of `data`, through which nearly every command goes: it is read more often than any other.
+const DATA_LINES_MAX: usize = 50;
+
 /// The name and the lines of each function that has a body.
 fn functions(source: &Source) -> Vec<(String, usize)> {
     let code = &source.code;
@@ -54,6 +57,14 @@ fn no_function_has_more_than_80_lines() {
         }
     }
     assert!(wrong.is_empty(), "cut it where its story turns:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_way_of_most_commands_is_short() {
+    let engine = sources("engine");
+    let short = engine.iter().find(|source| source.path == "run/short.rs").expect("the short way");
+    let (_, lines) = functions(short).into_iter().find(|(function, _)| function == "data").expect("its story");
+    assert!(lines <= DATA_LINES_MAX, "data has {lines} lines of {DATA_LINES_MAX}");
 }
 
 #[test]

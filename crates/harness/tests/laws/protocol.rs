@@ -33,6 +33,25 @@ fn guards_give_back_what_a_run_holds() {
 }
 
 #[test]
+fn only_turns_of_event_loops_enter_the_exclusion_by_hand() {
+    for code in ["exclusion.enter(", "exclusion.leave("] {
+        let places = ["keys/admission.rs", "run/worker.rs"];
+        assert_eq!(files_with(code), places, "a guard does `{code}…)`, but for an event loop's turns");
+    }
+}
+
+#[test]
+fn every_transaction_of_a_run_is_prepared() {
+    // A run of `together` only looks for rows that have to be loaded: it has no reply and no effect.
+    let runs = |path: &str| path.starts_with("run/") && path != "run/together.rs";
+    for source in sources("engine").iter().filter(|source| runs(&source.path)) {
+        let count = |code: &str| source.code.matches(code).count();
+        let begun = count("store.begin(");
+        assert!(count(" prepare(") >= begun, "run/{}: {begun} transactions begin, and fewer are prepared", source.path);
+    }
+}
+
+#[test]
 fn commands_only_ask_their_host() {
     let mut changing = files_of("commands", "&mut self");
     changing.retain(|path| path.starts_with("table/host/"));

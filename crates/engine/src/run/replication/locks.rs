@@ -9,7 +9,7 @@ use crate::keys::gate::StoreGate;
 use crate::keys::locks::{HeldFor, Parked, Turn, Waiter};
 use crate::keys::visits::FEW_KEYS;
 use crate::run::engine::Engine;
-use crate::run::protocol::prepare;
+use crate::run::protocol::{prepare, tell_of_record};
 use crate::run::serving::{Place, Service};
 use haypile_store::{Call, Key, Mode, Named, RecordLocks, Stop, Store, TxnBuffers};
 use std::sync::Arc;
@@ -137,18 +137,6 @@ impl<'a> FollowerLocks<'a> {
         }
     }
 
-    /// Marks the sessions that watch one of the keys, and tells those that have kept one.
-    fn mark(&self, keys: &[Key<'_>]) {
-        if self.engine.tracking.any() {
-            keys.iter().for_each(|key| self.engine.invalidate_key(key.name));
-        }
-        if self.engine.watches.any() {
-            keys.iter().for_each(|key| {
-                self.engine.watches.on_record(key.name, |database| self.store.database_of(key.space) == Some(database));
-            });
-        }
-    }
-
     /// Serves those who wait for a key, under its lock.
     fn serve(&self, database: u32, name: &[u8], place: Place<'_>) -> Result<(), Stop> {
         let (engine, store) = (self.engine, self.store);
@@ -216,7 +204,7 @@ impl RecordLocks for FollowerLocks<'_> {
                 let claims = Claims::exclusive(keys.iter().map(|key| key.hash));
                 self.with_keys(&claims, || {
                     apply();
-                    self.mark(keys);
+                    tell_of_record(self.engine, self.store, keys);
                     if self.engine.waiters.any() {
                         self.serve_keys(keys, &claims);
                     }
