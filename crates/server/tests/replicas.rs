@@ -57,7 +57,7 @@ fn a_break_of_either_side_needs_no_second_copy() {
     fill(&mut client, 200, 300);
     replica = replica_of(&master, &other, &DEBUG);
     is_equal(&master, &replica);
-    // It stops and comes back.
+    // The replica stops and comes back.
     replica.stop();
     fill(&mut client, 300, 400);
     replica = replica_of(&master, &other, &DEBUG);
@@ -485,9 +485,25 @@ fn what_is_stale_is_served_where_the_directive_says_so() {
     let replica = replica_of(&master, &other, &["--replica-serve-stale-data", "no"]);
     let mut reader = replica.client();
     assert_eq!(reader.ask("GET k"), "$1\r\nv\r\n");
+    let mut block = replica.client();
+    assert_eq!(block.ask("MULTI"), "+OK\r\n");
+    assert_eq!(block.ask("GET k"), "+QUEUED\r\n");
     master.stop();
     let down = "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
     wait_until("it is refused", || reader.ask("GET k") == down);
+    let discarded = format!("-EXECABORT Transaction discarded because of: {}", &down[1..]);
+    assert_eq!(block.ask("EXEC"), discarded);
+    let mut eval = |script: &str| {
+        reader.send(format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len()).as_bytes());
+        reader.reply()
+    };
+    assert_eq!(eval("return redis.call('GET', 'k')"), down);
+    let unflagged = "-MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is \
+                     not set on the script.\r\n";
+    assert_eq!(eval("#!lua flags=no-writes\nreturn 1"), unflagged);
+    assert_eq!(eval("#!lua flags=no-writes,allow-stale\nreturn 1"), ":1\r\n");
+    let refused = eval("#!lua flags=no-writes,allow-stale\nreturn redis.call('GET', 'k')");
+    assert!(refused.starts_with("-ERR Can not execute the command on a stale replica"), "{refused}");
     assert!(reader.ask("INFO replication").contains("master_link_status:down"));
     assert_eq!(reader.ask("CONFIG SET replica-serve-stale-data yes"), "+OK\r\n");
     wait_until("it is served", || reader.ask("GET k") == "$1\r\nv\r\n");
@@ -559,7 +575,7 @@ fn liar(answer: &'static str) -> u16 {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
     let port = listener.local_addr().expect("it is bound").port();
-    // It ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let Ok(mut client) = client else { return };

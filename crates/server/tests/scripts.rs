@@ -162,6 +162,10 @@ fn a_script_that_runs_for_long_delays_only_who_wants_its_keys_and_can_be_killed(
     send(&mut slow, "EVAL", "while true do pcall(function() while true do end end) end", &[], &[]);
     kill(&mut other, "+OK\r\n");
     assert!(slow.reply().contains("Script killed by user"));
+    // One whose writes are refused has written nothing.
+    send(&mut slow, "EVAL_RO", "redis.pcall('SET', KEYS[1], 1) while true do end", &["k"], &[]);
+    kill(&mut other, "+OK\r\n");
+    assert!(slow.reply().contains("Script killed by user"));
     // A kill that comes before the write still ends the script: it is sent once more then.
     wait_until("it has written", || {
         send(&mut slow, "EVAL", "redis.call('SET', KEYS[1], 1) while true do end", &["k"], &[]);
@@ -258,7 +262,7 @@ fn a_block_with_a_script_is_refused_where_its_own_writes_are() {
 }
 
 #[test]
-fn a_script_that_empties_the_data_runs_alone() {
+fn a_script_that_empties_the_data_runs_exclusively() {
     let (_dir, server) = start(&["--workers", "2"]);
     let mut client = server.client();
     client.ask("SET k v");

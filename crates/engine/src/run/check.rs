@@ -73,6 +73,9 @@ impl Engine {
     }
 }
 
+/// The refusal of a replica whose master is not there and that does not serve what it has.
+pub(crate) const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
 impl WorkerState {
     /// Ends a call here that another member runs, if it is run at all.
     #[cold]
@@ -88,9 +91,26 @@ impl WorkerState {
         }
     }
 
-    /// Looks at a request because one of the bits is set, in the order in which Redis does.
+    /// Looks at a request because one of the bits is set.
     #[cold]
     pub(crate) fn check(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        call: &Planned<'_>,
+        out: &mut Vec<u8>,
+    ) -> Checked {
+        let checked = self.look_at_request(engine, session, call, out);
+        let entry = call.entry.as_ref().ok().copied();
+        let is_refused = matches!(checked, Checked::Answered(_)) || entry.is_none();
+        if is_refused && session.checks & TRACKS != 0 && session.multi.is_none() {
+            engine.end_caching(&mut session.state, entry);
+        }
+        checked
+    }
+
+    /// Looks at a request in the order in which Redis does.
+    fn look_at_request(
         &mut self,
         engine: &Engine,
         session: &mut Session,
@@ -131,9 +151,8 @@ impl WorkerState {
             );
             return self.deny(engine, session, entry, call.args, &text, out);
         }
-        if engine.checks.bits() & STALE != 0 && !entry.flags.has(Flag::Stale) {
-            let text = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
-            return self.deny(engine, session, entry, call.args, text, out);
+        if engine.checks.bits() & STALE != 0 && any_of(engine, session, entry, |entry| !entry.flags.has(Flag::Stale)) {
+            return self.deny(engine, session, entry, call.args, MASTER_DOWN, out);
         }
         if let Some(away) = redirected(engine, session, entry, call.args) {
             return self.send_away(engine, session, away, out);
@@ -296,10 +315,14 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
 
 /// Whether the command, or one that EXEC is about to run, has one of these flags.
 fn has_any(engine: &Engine, session: &Session, entry: &Entry, flags: &[Flag]) -> bool {
-    let has = |entry: &Entry| flags.iter().any(|&flag| entry.flags.has(flag));
+    any_of(engine, session, entry, |entry| flags.iter().any(|&flag| entry.flags.has(flag)))
+}
+
+/// Whether it, or one of the commands that it is about to run, is like that.
+fn any_of(engine: &Engine, session: &Session, entry: &Entry, is: impl Fn(&Entry) -> bool) -> bool {
     let is_exec = matches!(entry.command.body, Body::Engine(Control::Exec));
     let queued = session.multi.iter().filter(|_| is_exec).flat_map(|multi| &multi.commands);
-    has(entry) || queued.map(|queued| engine.table.entry(queued.command)).any(has)
+    is(entry) || queued.map(|queued| engine.table.entry(queued.command)).any(is)
 }
 
 /// Whether CLIENT PAUSE WRITE holds it.
@@ -352,7 +375,7 @@ mod tests {
             (turn.next, out)
         };
         engine.notify(0, Notice::Line(Payload::new(vec![0; 64 << 20], &engine.client_memory)));
-        // Its client may close its half of the connection meanwhile, and still has its requests run.
+        // The client may close its half of the connection meanwhile, and still has its requests run.
         assert_eq!(publish(&mut worker, &mut session), (Next::Sleep(CONGESTED_WAIT), Vec::new()));
         worker.take_notices(|_, _| ());
         // The sender of the last notice may find the inbox too full after all of it has been taken.

@@ -26,11 +26,19 @@ impl Engine {
         };
     }
 
+    /// Ends what CLIENT CACHING asked for, behind a request that is refused; a CLIENT command leaves it, as in Redis.
+    pub(crate) fn end_caching(&self, state: &mut State, refused: Option<&Entry>) {
+        let of_container = refused.map(|entry| entry.parent.map_or(entry, |parent| self.table.entry(parent)));
+        if !of_container.is_some_and(|entry| entry.command.keeps_caching) {
+            state.caching = Caching::No;
+        }
+    }
+
     /// Has others find a session's tracker from now on; with None they find none.
     pub(crate) fn show_tracker(&self, session: u64, tracker: Option<Arc<Tracker>>) {
         self.tracking.set(session, tracker.clone());
         if let Some(tracker) = tracker.filter(|tracker| tracker.began_in_block) {
-            // Its block has read keys that may have changed before anybody could find it.
+            // The block has read keys that may have changed before anybody could find its tracker.
             self.send_invalidation(&tracker, None, StoreGate::default());
         }
     }

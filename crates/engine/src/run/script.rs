@@ -4,8 +4,10 @@
 //! in Redis. Each call of a script is a command (`script_server`), which needs its keys' locks like any other; a run
 //! that lacks one is dropped and begun again, with the same random numbers. Texts and interpreters are in `scripts`.
 
+use crate::clients::checks::STALE;
 use crate::clients::session::State;
 use crate::clients::statistics::Called;
+use crate::run::check::MASTER_DOWN;
 use crate::run::engine::Engine;
 use crate::run::script_server::ScriptServer;
 use crate::run::scripts::cache::Script;
@@ -36,7 +38,7 @@ pub(crate) struct Found {
     /// The hashes of the keys of all calls of a dry run, and whether one changes them.
     pub keys: HashMap<u32, bool>,
     /// A call can only run while nothing else does.
-    pub alone: bool,
+    pub needs_exclusion: bool,
     /// The lines that clients in MONITOR are shown when the run has taken effect.
     pub lines: Vec<Vec<u8>>,
 }
@@ -200,7 +202,16 @@ fn find(part: &Part<'_, '_, '_>, name: &[u8]) -> Result<Arc<Script>, Error> {
 /// Whether a script may only read; the flags of its first line are looked at before it runs.
 fn permit(part: &Part<'_, '_, '_>, entry: &Entry, flags: Option<Flags>) -> Result<bool, Error> {
     let only_reads = entry.command.access == Access::Read;
-    let Some(flags) = flags else { return Ok(only_reads) };
+    let is_stale = part.engine.checks.bits() & STALE != 0;
+    let Some(flags) = flags else {
+        return if is_stale { Err(Error::text(MASTER_DOWN)) } else { Ok(only_reads) };
+    };
+    if is_stale && !flags.allow_stale {
+        return Err(Error::text(
+            "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \
+             on the script.",
+        ));
+    }
     if flags.no_writes {
         return Ok(true);
     }

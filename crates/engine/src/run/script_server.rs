@@ -1,6 +1,6 @@
 //! The server of a running script: its calls are commands of the transaction that it is part of.
 
-use crate::clients::checks::MONITORED;
+use crate::clients::checks::{MONITORED, STALE};
 use crate::clients::session::State;
 use crate::clients::statistics::{Called, Moment};
 use crate::run::engine::Engine;
@@ -123,6 +123,9 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         if flags.has(Flag::Noscript) || !is_runnable {
             return Err(Error::text("ERR This Redis command is not allowed from script"));
         }
+        if self.engine.checks.bits() & STALE != 0 && !flags.has(Flag::Stale) {
+            return Err(Error::text("ERR Can not execute the command on a stale replica"));
+        }
         self.check_rights(entry, args)?;
         if self.only_reads && (flags.has(Flag::Write) || flags.has(Flag::MayReplicate)) {
             return Err(Error::text("ERR Write commands are not allowed from read-only scripts."));
@@ -168,7 +171,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
     fn claim<'b>(&mut self, entry: &Entry, args: Args<'b>) -> Result<Keys<'b>, Stop> {
         let command = entry.command;
         if command.access == Access::Exclusive && !self.is_exclusive {
-            self.found.alone = true;
+            self.found.needs_exclusion = true;
             if !self.txn.is_dry_run() {
                 return Err(Stop::NeedsLocks);
             }
@@ -186,12 +189,11 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         Ok(keys)
     }
 
-    /// Runs a command.
+    /// Runs a command that the script may call.
     ///
     /// # Errors
     /// `Error::Stop`: the transaction cannot go on. Any other error is the command's reply.
     fn command(&mut self, entry: &Entry, args: resp::Args<'_>) -> Result<Reply, Error> {
-        self.permit(entry, Args::from(args))?;
         let keys = self.claim(entry, Args::from(args))?;
         let args = Args::with_keys(args, &keys);
         let may_wait = self.mode == Mode::Disk;
@@ -246,13 +248,20 @@ impl Server for ScriptServer<'_, '_, '_> {
             }
             Err(_) => return Ok(Reply::error("ERR Unknown Redis command called from script")),
         };
-        if entry.flags.has(Flag::Write)
-            && let Some(running) = &self.running
-            && !running.script.begin_write()
-        {
-            return Err(Halted::Failed(running.script.killed_text()));
-        }
-        let reply = match self.command(entry, args) {
+        let reply = match self.permit(entry, Args::from(args)) {
+            Ok(()) => {
+                // A call that is refused has written nothing: the script may still be killed.
+                if entry.flags.has(Flag::Write)
+                    && let Some(running) = &self.running
+                    && !running.script.begin_write()
+                {
+                    return Err(Halted::Failed(running.script.killed_text()));
+                }
+                self.command(entry, args)
+            }
+            Err(error) => Err(error),
+        };
+        let reply = match reply {
             Err(Error::Stop(stop)) => return Err(self.halt(stop)),
             reply => reply.unwrap_or_else(Error::into_reply),
         };
