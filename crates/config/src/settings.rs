@@ -157,14 +157,14 @@ impl Settings {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file, and these lines in the
-    /// place of all lines `user`. Waits for the disk, so no event loop may call it. The error is the operating system's
-    /// text.
-    pub fn rewrite(&self, file: &std::path::Path, users: &[Vec<u8>]) -> Result<(), String> {
+    /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file, and the lines that
+    /// `users` then makes in the place of all lines `user`. Waits for the disk, so no event loop may call it. The error
+    /// is the operating system's text.
+    pub fn rewrite(&self, file: &std::path::Path, users: impl FnOnce() -> Vec<Vec<u8>>) -> Result<(), String> {
         // The values are taken after an earlier rewriting has ended: the last one writes the newest.
         let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = self.state().values.clone();
-        rewrite::replace(file, |old| rewrite::rewritten(old, &values, users)).map_err(|error| os_text(&error))
+        let (values, users) = (self.state().values.clone(), users());
+        rewrite::replace(file, |old| rewrite::rewritten(old, &values, &users)).map_err(|error| os_text(&error))
     }
 
     fn state(&self) -> std::sync::RwLockReadGuard<'_, State> {

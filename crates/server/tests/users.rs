@@ -75,6 +75,13 @@ fn a_file_of_users_is_read_at_the_start_and_by_acl_load() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("it is there");
     assert_eq!(admin.ask("ACL SAVE"), "+OK\r\n");
     assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
+    // The file is whole whoever else saves it meanwhile.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = server.client();
+            scope.spawn(move || (0..50).for_each(|_| assert_eq!(client.ask("ACL SAVE"), "+OK\r\n")));
+        }
+    });
     let before = admin.ask("ACL LIST");
     assert!(admin.ask("CONFIG SET aclfile x").contains("can't set immutable config"));
     server.stop();

@@ -6,7 +6,7 @@
 
 use crate::clients::statistics::counters::Count;
 use crate::clients::usage::{Seat, Usage};
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use arc_swap::ArcSwap;
 use haypile_acl::log::Entry;
 use haypile_acl::user::DEFAULT;
@@ -30,6 +30,8 @@ pub(crate) struct Accounts {
     known: Mutex<Option<(u64, Index)>>,
     /// Held by a change, from its look at the users to their exchange.
     changing: Mutex<()>,
+    /// Held while the file of the users is written: the last one to write has the newest users.
+    saving: Mutex<()>,
     log: Mutex<Log>,
     /// The usage by the clients of each user, by name.
     usages: Mutex<HashMap<Arc<[u8]>, Arc<Usage>>>,
@@ -52,6 +54,11 @@ impl Accounts {
         accounts
     }
 
+    /// Lets one thread at a time write the file of the users.
+    pub fn begin_saving(&self) -> MutexGuard<'_, ()> {
+        lock(&self.saving)
+    }
+
     fn with_default(catalog: Arc<Catalog>) -> Accounts {
         let users = Users::new(&catalog);
         Accounts {
@@ -62,6 +69,7 @@ impl Accounts {
             known: Mutex::default(),
             users: ArcSwap::from_pointee(users),
             changing: Mutex::default(),
+            saving: Mutex::default(),
             log: Mutex::default(),
             usages: Mutex::default(),
             denied: Default::default(),

@@ -59,7 +59,7 @@ impl Engine {
                     }
                 }
                 Some(now) if Arc::ptr_eq(now, user) || keeps_channels(user, now) => {}
-                // Those without subscriptions are told, too: one may be subscribing at this moment.
+                // Clients without subscriptions are told, too: one may be subscribing at this moment.
                 Some(_) => self
                     .clients
                     .find(&filter(), 0)
@@ -137,6 +137,7 @@ impl Engine {
     pub(crate) fn save_users(&self) -> Result<()> {
         let config = self.settings.config();
         let file = config.aclfile.as_deref().expect("the command has looked for it");
+        let _one = self.accounts.begin_saving();
         haypile_config::replace_file_with(file, |_| self.users().file()).map_err(|why| {
             tracing::warn!("ACL SAVE cannot write {}: {why}", file.display());
             Error::text(

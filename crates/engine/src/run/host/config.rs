@@ -20,7 +20,7 @@ impl Engine {
     /// CONFIG REWRITE, on a thread that may wait for the disk.
     pub(crate) fn rewrite_config(&self) -> Result<()> {
         let file = self.process.config_file.as_ref().expect("the command has looked for it");
-        match self.settings.rewrite(file, &self.user_lines()) {
+        match self.settings.rewrite(file, || self.user_lines()) {
             Ok(()) => {
                 tracing::info!("CONFIG REWRITE has written {}", file.display());
                 Ok(())
