@@ -54,6 +54,17 @@ fn what_is_served_afterwards_is_what_is_on_disk() {
 }
 
 #[test]
+fn who_watches_keys_is_told_that_the_data_are_others() {
+    let (mut server, _) = Server::reopening(false);
+    assert_eq!(server.ask(0, "SET k v"), "+OK");
+    for (command, reply) in [("WATCH k", "+OK"), ("MULTI", "+OK"), ("GET k", "+QUEUED")] {
+        assert_eq!(server.ask(1, command), reply);
+    }
+    server.engine.put_copy(&mut || Ok(())).expect("it opens again");
+    assert_eq!(server.ask(1, "EXEC"), "*-1");
+}
+
+#[test]
 fn meanwhile_commands_on_data_are_answered_loading_and_others_run() {
     let (mut server, open) = Server::reopening(true);
     assert_eq!(server.ask(0, "SET k v"), "+OK");
@@ -99,7 +110,7 @@ fn a_row_that_was_read_from_the_old_store_is_not_taken_for_one_of_the_new() {
     server.store.faults.hold_gets(true);
     server.send(1, "GET k");
     server.store.faults.wait_for_held_gets(1);
-    // Its read does not end: the reload does not wait for ever.
+    // The client's read does not end: the reload does not wait for ever.
     assert!(server.waits(1));
     server.send(0, "DEBUG LOADAOF");
     let since = Instant::now();

@@ -267,6 +267,13 @@ impl Watches {
         self.mark(name, |watcher| watcher.database == database && watcher.since_ms < until_ms);
     }
 
+    /// Marks everybody who watches anything: the data are replaced by others.
+    pub fn on_replaced(&self) {
+        for shard in &self.by_name {
+            lock(shard).values().flat_map(|watchers| watchers.iter()).for_each(|watcher| watcher.mark.set());
+        }
+    }
+
     fn mark(&self, name: &[u8], concerns: impl Fn(&Watcher) -> bool) {
         if let Some(watchers) = lock(self.shard(name)).get(name) {
             watchers.iter().filter(|watcher| concerns(watcher)).for_each(|watcher| watcher.mark.set());

@@ -40,6 +40,9 @@ pub trait Opener: Send + Sync {
 /// How long clients that read long replies are waited for.
 const VIEWS_WAIT: Duration = Duration::from_secs(10);
 
+/// The age at which long replies end that rest on data which a member of a group is to abandon.
+const VIEW_AGE_OF_MEMBER: Duration = Duration::from_secs(1);
+
 /// How long a closed store is waited for until nobody looks at it any more, so that its memory is free before the new
 /// one takes as much.
 const USERS_WAIT: Duration = Duration::from_secs(1);
@@ -114,6 +117,8 @@ impl Engine {
         let old = self.store_arc().ok_or("the data are not loaded")?;
         // Clients that wait for keys of a leader would wait for ever: as in Redis, they are sent away.
         self.waiters.sessions().into_iter().for_each(|session| _ = self.end_wait(session, End::Deposed));
+        // A member that waits for the data does not vote: who reads long replies slowly is sent away, too.
+        old.set_view_age_max(VIEW_AGE_OF_MEMBER);
         let held = loop {
             match self.hold_exclusion_without_views(&old) {
                 Ok(held) => break held,
@@ -124,6 +129,8 @@ impl Engine {
         old.abandon();
         let exchanged = self.put_in_place(old, Ok(()), &mut || {
             between()?;
+            // Watched keys may have been seen in records that the group has not agreed on.
+            self.watches.on_replaced();
             opener.open_group(keep)
         });
         if let (Ok(()), Some(store)) = (&exchanged, self.store()) {

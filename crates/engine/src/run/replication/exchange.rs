@@ -23,9 +23,13 @@ impl Engine {
     ///
     /// # Errors
     /// A text for people. Either nothing has changed, or the server is told to stop.
-    pub fn adopt_copy(&self, put: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+    pub fn put_copy(&self, put: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
         let _data = lock(&self.replication.data);
-        self.open_again(Reload::Log, true, put)
+        self.open_again(Reload::Log, true, &mut || {
+            put()?;
+            self.watches.on_replaced();
+            Ok(())
+        })
     }
 
     /// Sees to it that a store which leads, and is not in place yet, takes no client's write while it has an origin: it
@@ -60,7 +64,7 @@ impl Engine {
         if store.repeats() && !store.follows() && !store.is_about_to_follow() {
             return Ok(());
         }
-        let _alone = self.hold_exclusion();
+        let _exclusion = self.hold_exclusion();
         store.begin_to_repeat();
         if store.follows() {
             let start = store.lead().map_err(|error| error.to_string())?;
@@ -89,14 +93,14 @@ impl Engine {
                 drop(store);
                 return self.open_again(Reload::Base, false, &mut || Ok(()));
             }
-            let _alone = self.hold_exclusion();
+            let _exclusion = self.hold_exclusion();
             store.forget_origin()?;
             store.end_to_repeat();
             self.refuse_writes_of_replica();
             tracing::info!("the data lead: no master's commands are repeated any more");
             return Ok(());
         }
-        let _alone = self.hold_exclusion();
+        let _exclusion = self.hold_exclusion();
         // No client's write comes before the origin is forgotten: behind one no master's commands go on.
         store.begin_to_repeat();
         let start = store.lead().map_err(|error| error.to_string())?;
