@@ -65,6 +65,40 @@ fn a_client_is_told_once_of_what_it_has_read() {
 }
 
 #[test]
+fn a_read_of_before_tracking_was_ended_is_told_once() {
+    let mut server = tracking("");
+    let heard = invalidated("k");
+    for _ in 0..100 {
+        server.ask(1, "GET other");
+    }
+    check_on(
+        &mut server,
+        "off and on, one by one and in a block",
+        &format!(
+            "
+            1: GET k => $1 v
+            1: CLIENT TRACKING OFF => +OK
+            1: CLIENT TRACKING ON => +OK
+            0: SET k 1 => +OK
+            1: PING => {heard} +PONG
+            0: SET k 2 => +OK
+            1: PING => +PONG
+            1: GET k => $1 2
+            1: MULTI => +OK
+            1: CLIENT TRACKING OFF => +QUEUED
+            1: CLIENT TRACKING ON => +QUEUED
+            1: EXEC => *2 +OK +OK {ALL}
+            1: PING => +PONG
+            0: SET k 3 => +OK
+            1: PING => {heard} +PONG
+            0: SET k 4 => +OK
+            1: PING => +PONG
+            "
+        ),
+    );
+}
+
+#[test]
 fn whatever_changes_a_key_is_told() {
     let heard = invalidated("k");
     let all_ways = [
@@ -158,6 +192,11 @@ fn clients_say_which_commands_they_keep() {
             1: GET other => $1 1
             0: MSET k 2 other 2 => +OK
             1: PING => {heard} +PONG
+            1: CLIENT CACHING YES => +OK
+            1: GET => -ERR wrong number of arguments for 'get' command
+            1: GET k => $1 2
+            0: SET k 3 => +OK
+            1: PING => +PONG
             "
         ),
     );

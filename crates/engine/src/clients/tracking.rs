@@ -49,7 +49,8 @@ pub(crate) struct Tracker {
     progress: Arc<Progress>,
 }
 
-/// The reads of a client, by number.
+/// The reads of a client, by number. Invariant: the numbers of a session only grow, also where it has ended tracking
+/// and begins it again: the table still has its reads of before, and none of them is under way.
 #[derive(Debug, Default)]
 struct Progress {
     /// Reads that have been noted.
@@ -59,9 +60,7 @@ struct Progress {
 }
 
 impl Tracker {
-    /// Begins to track, or goes on with other options behind `before`.
-    pub fn new(client: &Client, options: TrackingOptions, is_block: bool, before: Option<&Tracker>) -> Tracker {
-        let progress = before.map_or_else(Arc::default, |before| before.progress.clone());
+    fn new(client: &Client, options: TrackingOptions, is_block: bool, progress: Arc<Progress>) -> Tracker {
         let is_broken = AtomicBool::new(false);
         Tracker { session: client.id, worker: client.worker, options, is_broken, began_in_block: is_block, progress }
     }
@@ -102,7 +101,7 @@ struct Known {
 /// A part of the table of keys.
 #[derive(Default)]
 struct Shard {
-    /// Their places in `known`, by hash.
+    /// The places of the keys in `known`, by hash.
     places: HashTable<u32>,
     /// In any order.
     known: Vec<Known>,
@@ -147,6 +146,8 @@ pub(crate) struct Tracking {
     /// Clients that track.
     count: AtomicUsize,
     trackers: RwLock<Trackers>,
+    /// The number of the last read of all who have ended tracking; who begins counts from here on.
+    last_read: AtomicU64,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     keys: AtomicUsize,
@@ -185,8 +186,8 @@ impl Trackers {
         self.by_session.insert(tracker.session, tracker);
     }
 
-    fn remove(&mut self, session: u64) {
-        let Some(tracker) = self.by_session.remove(&session) else { return };
+    fn remove(&mut self, session: u64) -> Option<Arc<Tracker>> {
+        let tracker = self.by_session.remove(&session)?;
         for prefix in &tracker.options.prefixes {
             let Some(listeners) = self.by_prefix.get_mut(&prefix[..]) else { continue };
             listeners.retain(|&listener| listener != session);
@@ -199,6 +200,7 @@ impl Trackers {
                 }
             }
         }
+        Some(tracker)
     }
 }
 
@@ -208,6 +210,7 @@ impl Tracking {
         let tracking = Tracking {
             count: AtomicUsize::new(0),
             trackers: RwLock::default(),
+            last_read: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
             keys: AtomicUsize::new(0),
@@ -272,10 +275,31 @@ impl Tracking {
         (lock(&self.shards[(hash >> 32) as usize % SHARDS]), hash)
     }
 
+    /// Makes the tracker of a client that begins to track, or that goes on with other options behind `before`.
+    pub fn tracker(
+        &self,
+        client: &Client,
+        options: TrackingOptions,
+        is_block: bool,
+        before: Option<&Tracker>,
+    ) -> Tracker {
+        let begin = || {
+            let last = self.last_read.load(Ordering::Relaxed);
+            Arc::new(Progress { asked: AtomicU64::new(last), answered: AtomicU64::new(last) })
+        };
+        let progress = before.map_or_else(begin, |before| before.progress.clone());
+        Tracker::new(client, options, is_block, progress)
+    }
+
+    /// Notes that a client has ended tracking, so that its reads get higher numbers when it begins again.
+    pub fn on_ended(&self, tracker: &Tracker) {
+        self.last_read.fetch_max(tracker.progress.asked.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Puts a client's tracker in the place of the one that it had; with None it does not track any more.
     pub fn set(&self, session: u64, tracker: Option<Arc<Tracker>>) {
         let mut trackers = self.trackers.write().unwrap_or_else(PoisonError::into_inner);
-        trackers.remove(session);
+        trackers.remove(session).into_iter().for_each(|before| self.on_ended(&before));
         tracker.into_iter().for_each(|tracker| trackers.add(tracker));
         self.count.store(trackers.by_session.len(), Ordering::Relaxed);
     }
@@ -444,7 +468,7 @@ mod tests {
         let prefixes = prefixes.iter().map(|prefix| prefix.as_bytes().to_vec()).collect();
         let options = TrackingOptions { redirect: 0, mode, prefixes, noloop };
         let client = Client::new(session, 0, Peer::default(), 0);
-        Arc::new(Tracker::new(&client, options, false, None))
+        Arc::new(Tracker::new(&client, options, false, Arc::default()))
     }
 
     fn told(tracking: &Tracking, name: &str, by: u64) -> Vec<u64> {
@@ -491,6 +515,35 @@ mod tests {
         client.on_answered();
         tracking.take_all();
         assert_eq!((tracking.keys(), tracking.items()), (0, 0));
+    }
+
+    #[test]
+    fn reads_of_before_tracking_was_ended_are_told_once() {
+        let tracking = tracking();
+        let peer = || Client::new(1, 0, Peer::default(), 0);
+        let begin = || {
+            let options = TrackingOptions { redirect: 0, mode: TrackingMode::Default, prefixes: vec![], noloop: false };
+            let tracker = Arc::new(tracking.tracker(&peer(), options, false, None));
+            tracking.set(1, Some(tracker.clone()));
+            tracker
+        };
+        let before = begin();
+        for number in 0..1000 {
+            read(&tracking, &before, &format!("other:{number}"));
+            before.on_answered();
+        }
+        read(&tracking, &before, "a");
+        before.on_answered();
+        tracking.set(1, None);
+        let client = begin();
+        assert_eq!(told(&tracking, "a", 0), [1], "as in Redis, which forgets no read of who ends tracking");
+        assert_eq!(told(&tracking, "a", 0), [0u64; 0]);
+        read(&tracking, &client, "a");
+        assert_eq!(told(&tracking, "a", 0), [1]);
+        assert_eq!(told(&tracking, "a", 0), [1], "a read under way still counts as one");
+        client.on_answered();
+        assert_eq!(told(&tracking, "a", 0), [1]);
+        assert_eq!(told(&tracking, "a", 0), [0u64; 0]);
     }
 
     #[test]

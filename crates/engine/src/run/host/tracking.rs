@@ -1,6 +1,6 @@
 //! Client-side caching, as the running command's client has asked for it.
 
-use crate::clients::tracking::{Caching, Tracker};
+use crate::clients::tracking::Caching;
 use crate::run::host::SessionHost;
 use haypile_commands::host::{Tracking, TrackingOptions};
 use std::sync::Arc;
@@ -30,11 +30,16 @@ impl SessionHost<'_, '_> {
         let is_block = self.txn.is_some();
         let before = self.state.tracker.take();
         let client = self.engine.clients.get(self.session);
+        let tracking = &self.engine.tracking;
+        if options.is_none() {
+            // A block may begin again before others see that it has ended.
+            before.iter().for_each(|before| tracking.on_ended(before));
+        }
         let state = self.state.changing();
         // A client that was closed meanwhile needs no messages.
         state.tracker = options
             .zip(client)
-            .map(|(options, client)| Arc::new(Tracker::new(&client, options, is_block, before.as_deref())));
+            .map(|(options, client)| Arc::new(tracking.tracker(&client, options, is_block, before.as_deref())));
         if state.tracker.is_none() {
             state.caching = Caching::No;
         }
