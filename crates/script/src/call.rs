@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::server::SERVER;
-use crate::state::{RUN, RunState, Shown, Strings};
+use crate::state::{NoArguments, RUN, RunState, Shown, Strings};
 use haypile_resp::{Args, Protocol, Reply, number};
 use mlua::ffi::{
     LUA_REGISTRYINDEX, LUA_TNUMBER, LUA_TSTRING, lua_State, lua_call, lua_createtable, lua_getfield, lua_gettop,
@@ -141,6 +141,7 @@ unsafe fn prepare(state: *mut lua_State) -> Shown {
             let filled = unsafe { fill(state, run) };
             command(run, filled)
         }));
+        run.arguments.borrow_mut().give_back();
         caught.unwrap_or_else(|panic| {
             *run.panic.borrow_mut() = Some(panic);
             Shown::Other
@@ -148,11 +149,11 @@ unsafe fn prepare(state: *mut lua_State) -> Shown {
     })
 }
 
-/// Copies the arguments of a call; the text of the error if one is of the wrong type.
+/// Copies the arguments of a call.
 ///
 /// # Safety
 /// As of `prepare`.
-unsafe fn fill(state: *mut lua_State, run: &RunState) -> std::result::Result<(), &'static str> {
+unsafe fn fill(state: *mut lua_State, run: &RunState) -> std::result::Result<(), NoArguments> {
     let mut arguments = run.arguments.borrow_mut();
     arguments.clear();
     // SAFETY: each index is that of an argument. `lua_tolstring` of a string converts nothing and so raises nothing;
@@ -160,30 +161,33 @@ unsafe fn fill(state: *mut lua_State, run: &RunState) -> std::result::Result<(),
     unsafe {
         let count = lua_gettop(state);
         if count == 0 {
-            return Err("ERR Please specify at least one argument for this redis lib call");
+            return Err(NoArguments::Wrong("ERR Please specify at least one argument for this redis lib call"));
         }
         for at in 1..=count {
             match lua_type(state, at) {
                 LUA_TSTRING => {
                     let mut len = 0;
                     let bytes = lua_tolstring(state, at, &raw mut len);
-                    arguments.bytes.extend_from_slice(std::slice::from_raw_parts(bytes.cast(), len));
+                    arguments.add(std::slice::from_raw_parts(bytes.cast(), len))?;
                 }
-                LUA_TNUMBER => number::write_double(&mut arguments.bytes, lua_tonumber(state, at)),
-                _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
+                LUA_TNUMBER => {
+                    number::write_double(&mut arguments.bytes, lua_tonumber(state, at));
+                    arguments.end();
+                }
+                _ => return Err(NoArguments::Wrong("ERR Lua redis lib command arguments must be strings or integers")),
             }
-            arguments.end()?;
         }
     }
     Ok(())
 }
 
-fn command(run: &RunState, filled: std::result::Result<(), &'static str>) -> Shown {
+fn command(run: &RunState, filled: std::result::Result<(), NoArguments>) -> Shown {
     if run.halted.borrow().is_some() || run.panic.borrow().is_some() {
         return Shown::Other;
     }
     let reply = match filled {
-        Err(why) => Ok(Reply::error(why)),
+        Err(NoArguments::Halted) => return Shown::Other,
+        Err(NoArguments::Wrong(why)) => Ok(Reply::error(why)),
         Ok(()) => {
             let arguments = run.arguments.borrow();
             SERVER.with(|server| server.call(Args::new(&arguments.bytes, &arguments.ranges)))

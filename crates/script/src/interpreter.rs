@@ -58,7 +58,7 @@ pub enum Program<'a> {
 
 /// A script or a function with its arguments.
 pub struct Run<'a> {
-    /// Its name in errors: that of the function, or the script's SHA-1 in hex digits.
+    /// The name of what runs, in errors: the function's, or the script's SHA-1 in hex digits.
     pub name: &'a str,
     pub program: Program<'a>,
     pub keys: &'a [&'a [u8]],
@@ -101,7 +101,7 @@ struct Loaded {
 
 /// An error that has ended a script.
 struct Failure {
-    /// Its code first.
+    /// The text of the error, its code first.
     message: Vec<u8>,
     place: Option<Place>,
 }

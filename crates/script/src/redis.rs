@@ -1,9 +1,9 @@
 //! The table `redis` of scripts.
 
-use crate::failure;
+use crate::failure::{self, Raised};
 use crate::memory::Unbounded;
 use crate::server::{LogLevel, SERVER};
-use crate::state::{Arguments, RUN};
+use crate::state::{Arguments, NoArguments, RUN};
 use crate::{sha1_hex, to_lua};
 use haypile_resp::{Args, Protocol, Reply, number};
 use mlua::{IntoLua, Lua, MultiValue, Result, Table, Value};
@@ -95,6 +95,9 @@ fn sha1hex(lua: &Lua, args: MultiValue) -> Result<String> {
     Ok(sha1_hex(text.as_ref().map(|text| text.as_bytes()).as_deref().unwrap_or_default()))
 }
 
+/// Bytes of a line of the log, as of most of Redis's own (`LOG_MAX_LEN`). What is behind them is cut off.
+const LOG_BYTES_MAX: usize = 1024;
+
 fn log(lua: &Lua, args: MultiValue) -> Result<()> {
     if args.len() < 2 {
         return Err(failure::command("ERR redis.log() requires two arguments or more."));
@@ -118,7 +121,12 @@ fn log(lua: &Lua, args: MultiValue) -> Result<()> {
             if !line.is_empty() {
                 line.push(b' ');
             }
-            line.extend_from_slice(&text.as_bytes());
+            let text = text.as_bytes();
+            line.extend_from_slice(&text[..text.len().min(LOG_BYTES_MAX)]);
+        }
+        if line.len() >= LOG_BYTES_MAX {
+            line.truncate(LOG_BYTES_MAX);
+            break;
         }
     }
     if !RUN.with(|run| run.quiet.get()) {
@@ -156,12 +164,18 @@ fn permits(_: &Lua, args: MultiValue) -> Result<bool> {
     let mut arguments = Arguments::default();
     for value in &args {
         match value {
-            Value::String(text) => arguments.bytes.extend_from_slice(&text.as_bytes()),
+            Value::String(text) => {
+                arguments.add(&text.as_bytes()).map_err(|why| match why {
+                    NoArguments::Wrong(why) => failure::command(why),
+                    NoArguments::Halted => Raised::Halted.into(),
+                })?;
+                continue;
+            }
             Value::Number(value) => number::write_double(&mut arguments.bytes, *value),
             Value::Integer(value) => number::write_i64(&mut arguments.bytes, *value),
             _ => return Err(failure::command("ERR Lua redis lib command arguments must be strings or integers")),
         }
-        arguments.end().map_err(failure::command)?;
+        arguments.end();
     }
     if args.is_empty() {
         return Err(failure::command("ERR Please specify at least one argument for this redis lib call"));

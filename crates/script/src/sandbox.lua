@@ -125,6 +125,13 @@ globals.gcinfo = host.kilobytes
 -- Steps of a pattern that are few enough, and bytes.
 local STEPS_MAX, BYTES_MAX = 1e6, 1e6
 
+-- Quantifiers of a pattern. A match takes up to 224 bytes of the thread's stack for each. Lua nests 200 calls of C
+-- functions, of which gsub takes 9 KB each: a stack of 2 MB has little more.
+local QUANTIFIERS_MAX = 500
+
+-- Texts and patterns so short that they take few steps.
+local SHORT_BYTES, SHORT_QUANTIFIERS, SHORT_PATTERN_BYTES = 16, 4, 1000
+
 -- The number of quantifiers of patterns that were used lately.
 local quantifiers, kept = {}, 0
 
@@ -143,14 +150,22 @@ local function is_text(value)
   return kind == 'string' or kind == 'number'
 end
 
+local function ask_before_matching(bytes, pattern, is_plain)
+  local count = is_plain and 0 or quantifiers_of(pattern)
+  if count > QUANTIFIERS_MAX then raw.error('pattern too complex') end
+  if bytes <= SHORT_BYTES and count <= SHORT_QUANTIFIERS and #pattern <= SHORT_PATTERN_BYTES then return end
+  if (bytes + 1) ^ (count + 1) * (1 + #pattern / 100) > STEPS_MAX then host.before_long() end
+end
+
 local function guarded(name, f)
   return function(...)
-    local text, pattern = ...
+    local text, pattern, _, is_plain = ...
     if not is_text(text) then host.wrong(1, name, 'string', ...) end
     if not is_text(pattern) then host.wrong(2, name, 'string', ...) end
     local bytes = #(text .. '')
-    if bytes > 16 and (bytes > BYTES_MAX or bytes ^ (quantifiers_of(pattern .. '') + 1) > STEPS_MAX) then
-      host.before_long()
+    -- A pattern has no more quantifiers than bytes.
+    if bytes > SHORT_BYTES or #(pattern .. '') > SHORT_QUANTIFIERS then
+      ask_before_matching(bytes, pattern .. '', name == 'find' and is_plain)
     end
     return f(...)
   end
@@ -165,6 +180,8 @@ function strings.rep(...)
   local text, count = ...
   if not is_text(text) then host.wrong(1, 'rep', 'string', ...) end
   if not tonumber(count) then host.wrong(2, 'rep', 'number', ...) end
+  -- Lua would go through all the empty texts, one by one.
+  if text == '' then return '' end
   if #(text .. '') * count > BYTES_MAX then host.before_long() end
   return string.rep(text, count)
 end

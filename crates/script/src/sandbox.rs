@@ -2,6 +2,10 @@
 //!
 //! The tables are made by `sandbox.lua`; the functions that they need of the host are here. Lua 5.1 has no read-only
 //! tables, so a script sees empty ones that read through to the real ones.
+//!
+//! Lua's own functions are guarded where one call may take long, which nothing interrupts: the server is asked first.
+//! A pattern of more than 500 quantifiers is refused ("pattern too complex", as by later versions of Lua): matching
+//! takes some of the thread's stack for each.
 
 use crate::failure::{self, OWN_CHUNK, Raised};
 use crate::libraries::random::Random;
@@ -134,17 +138,26 @@ fn add_guards(lua: &Lua, host: &Table) -> Result<()> {
         if made.is_multiple_of(COROUTINES_PER_QUESTION) { ask_whether_it_goes_on() } else { Ok(()) }
     };
     host.raw_set("coroutine", lua.create_function(coroutine)?)?;
-    // A class in brackets counts its characters, too: more are asked for than need be.
-    let quantifiers = |_: &Lua, pattern: mlua::LuaString| {
-        let quantifiers = pattern.as_bytes().iter().filter(|byte| b"*+-?".contains(byte)).count();
-        Ok(quantifiers as f64)
-    };
+    let quantifiers = |_: &Lua, pattern: mlua::LuaString| Ok(quantifiers(&pattern.as_bytes()) as f64);
     host.raw_set("quantifiers", lua.create_function(quantifiers)?)?;
     let wrong = |lua: &Lua, (number, function, expected, rest): (usize, String, String, MultiValue)| {
         let got = rest.get(number - 1).map_or("no value", type_name);
         Err::<(), _>(failure::argument(lua, number, &function, &format!("{expected} expected, got {got}")))
     };
     host.raw_set("wrong", lua.create_function(wrong)?)
+}
+
+/// Counts the quantifiers of a pattern, and `%b` and `%1` to `%9`, which go over bytes again as quantifiers do. A class
+/// in brackets counts its characters, too: there are no more than this.
+fn quantifiers(pattern: &[u8]) -> usize {
+    let (mut count, mut bytes) = (0, pattern.iter());
+    while let Some(byte) = bytes.next() {
+        count += usize::from(match byte {
+            b'%' => matches!(bytes.next(), Some(b'b' | b'1'..=b'9')),
+            byte => b"*+-?".contains(byte),
+        });
+    }
+    count
 }
 
 fn add_random(lua: &Lua, host: &Table, random: &Rc<RefCell<Random>>) -> Result<()> {

@@ -80,6 +80,21 @@ pub(crate) struct Arguments {
 /// Bytes of arguments that are kept room for between calls.
 const ARGUMENT_BYTES_KEPT: usize = 64 << 10;
 
+/// Bytes of arguments that are copied without a question, and whose room is given back with the end of the call.
+const ARGUMENT_BYTES_FEW: usize = 1 << 20;
+
+/// Bytes that the arguments of a call have at most: a script may name one long string thousands of times.
+const ARGUMENT_BYTES_MAX: usize = 512 << 20;
+
+/// Why a call has no arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NoArguments {
+    /// One is wrong: the text of the error.
+    Wrong(&'static str),
+    /// The run has ended, which the thread's [`RunState`] notes.
+    Halted,
+}
+
 impl RunState {
     pub fn reset(&self) {
         self.protocol.set(Protocol::Resp2);
@@ -117,12 +132,35 @@ impl Arguments {
         self.ranges.clear();
     }
 
-    /// Ends an argument, which the bytes since the last one are.
-    pub fn end(&mut self) -> std::result::Result<(), &'static str> {
-        let start = self.ranges.last().map_or(0, |last| last.end);
-        let end = u32::try_from(self.bytes.len()).map_err(|_| "ERR the arguments are longer than 4 GB")?;
-        self.ranges.push(start..end);
+    /// Adds a string. The server is asked before many bytes are copied.
+    pub fn add(&mut self, string: &[u8]) -> std::result::Result<(), NoArguments> {
+        let (before, after) = (self.bytes.len(), self.bytes.len() + string.len());
+        if after > ARGUMENT_BYTES_FEW {
+            if after > ARGUMENT_BYTES_MAX {
+                return Err(NoArguments::Wrong("ERR the arguments of the call are longer than 512 MB"));
+            }
+            if before <= ARGUMENT_BYTES_FEW {
+                ask_before_long().map_err(|_| NoArguments::Halted)?;
+            }
+        }
+        self.bytes.extend_from_slice(string);
+        self.end();
         Ok(())
+    }
+
+    /// Ends an argument, which the bytes since the last one are.
+    pub fn end(&mut self) {
+        let start = self.ranges.last().map_or(0, |last| last.end);
+        let end = u32::try_from(self.bytes.len()).expect("strings have 512 MB at most, and numbers some bytes each");
+        self.ranges.push(start..end);
+    }
+
+    /// Gives back the room of a call that has needed much.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if self.bytes.capacity() > ARGUMENT_BYTES_FEW {
+            *self = Arguments::default();
+        }
     }
 }
 
@@ -157,4 +195,21 @@ pub(crate) fn ask_whether_it_goes_on() -> Result<()> {
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_of_many_arguments_is_given_back() {
+        let mut arguments = Arguments::default();
+        for (bytes, is_kept) in [(1000, true), (ARGUMENT_BYTES_FEW + 1, false)] {
+            arguments.add(&vec![b'x'; bytes]).expect("there are no more");
+            assert_eq!((arguments.bytes.len(), arguments.ranges.len()), (bytes, 1));
+            arguments.give_back();
+            assert_eq!(arguments.bytes.capacity() > 0, is_kept, "{bytes}");
+            arguments.clear();
+        }
+    }
 }

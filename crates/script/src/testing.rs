@@ -74,7 +74,7 @@ pub fn check_reading(interpreter: &mut Interpreter, reads: Reads, bytes: &[u8]) 
         Outcome::Reply(reply) => format!("{reply:?}"),
     };
     let Outcome::Reply(Reply::Bulk(word)) = &outcome else {
-        // What nests too deep to be read again, or is too large for the bound, may end the run.
+        // A value that nests too deep to be read again, or is too large for the bound, may end the run.
         let text = shown(&outcome);
         assert!(["not enough memory", "nest", "too deep"].iter().any(|why| text.contains(why)), "{reads:?}: {text}");
         return;

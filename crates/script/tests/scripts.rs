@@ -372,6 +372,55 @@ fn the_server_is_asked_before_what_nothing_interrupts() {
     asks("return #cjson.decode('\"' .. string.rep('x', 1e5) .. '\"')", ":100000", 1);
     asks("return cmsgpack.unpack(cmsgpack.pack(string.rep('x', 10)))", "$10 xxxxxxxxxx", 0);
     asks("return string.gsub('abc', 'b', '%1')", "$3 abc", 0);
+    asks("return string.find('192.168.100.200', '^(%d+)%.(%d+)%.(%d+)%.(%d+)$')", ":1", 0);
+    asks("return string.find(string.rep('(', 2000), '%b()')", "$-1", 1);
+    asks("return string.find(string.rep('a', 2e4), '^[' .. string.rep('b', 1e4) .. ']')", "$-1", 1);
+    asks("return string.find(string.rep('a', 16), string.rep('a?', 16) .. string.rep('a', 16))", ":1", 1);
+    asks("return string.find(string.rep('-', 100), string.rep('-', 50), 1, true)", ":1", 0);
+    let started = std::time::Instant::now();
+    asks("return #string.rep('', 2147483647)", ":0", 0);
+    assert!(started.elapsed().as_secs() < 1, "empty texts are not put together one by one");
+}
+
+#[test]
+fn no_pattern_overflows_the_stack_of_a_thread() {
+    check(&[
+        ("return {pcall(string.find, '', string.rep('a*', 200000))}", "*2 $-1 $19 pattern too complex"),
+        (
+            "local x = string.gsub('', string.rep('a-', 501), '')",
+            "-ERR user_script:1: pattern too complex script: SHA, on @user_script:1.",
+        ),
+        ("return string.find(string.rep('-', 2000), string.rep('-', 1000), 1, true)", ":1"),
+        ("return string.find('', string.rep('%-', 1000))", "$-1"),
+    ]);
+    // The most quantifiers at every depth of calls out of each other.
+    const NESTED: &str = "local deep, text, pattern = 0, string.rep('ab', 250), string.rep('@', 250) \
+        local function nest(depth) \
+            deep = depth \
+            string.find(text, pattern) string.find('', pattern) \
+            string.gsub('a', 'a', function() nest(depth + 1) end) \
+        end \
+        local ok, why = pcall(nest, 0) \
+        assert(why:find('stack overflow', 1, true), why) \
+        return tostring(deep > 150)";
+    for pair in ["a*b*", "a?b?", "a-b-", "a+b+"] {
+        let run = move || {
+            let text = NESTED.replace('@', pair);
+            shown(run_on(&mut interpreter(), text.as_bytes(), &mut Fake::default()), Protocol::Resp2)
+        };
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).expect("a thread");
+        assert_eq!(thread.join().expect("it ends"), "$4 true", "{pair}");
+    }
+}
+
+#[test]
+fn lines_of_the_log_are_cut() {
+    let mut server = Fake::default();
+    let text =
+        b"redis.log(2, string.rep('x', 5000), 'y') redis.log(2, string.rep('x', 1000), string.rep('y', 1000), 'z')";
+    assert_eq!(shown(run_on(&mut interpreter(), text, &mut server), Protocol::Resp2), "$-1");
+    let second = format!("Notice {} {}", "x".repeat(1000), "y".repeat(23));
+    assert_eq!(server.logged, [format!("Notice {}", "x".repeat(1024)), second]);
 }
 
 #[test]
@@ -444,6 +493,17 @@ fn what_the_host_does_for_a_script_is_bounded() {
         "local s = string.rep('x', 1e6) local t = {} for i = 1, 1000 do t[i] = s end return t",
         "would be too long",
     );
+    for library in ["cjson.encode", "cmsgpack.pack"] {
+        let many = "local t = {string.rep('x', 1000)} for i = 1, 15 do t = {t, t, t, t, t, t, t, t, t, t} end";
+        answers(&format!("{many} return #{library}(t)"), "would be too long");
+        let long = "local s = string.rep('x', 1e6) local t = {} for i = 1, 1000 do t[i] = s end";
+        answers(&format!("{long} return #{library}(t)"), "would be too long");
+    }
+    for call in ["redis.call", "redis.acl_check_cmd"] {
+        let long = "local s = string.rep('x', 1e6) local t = {} for i = 1, 600 do t[i] = s end";
+        answers(&format!("{long} return {call}('get', unpack(t))"), "arguments of the call are longer than 512 MB");
+    }
+    answers("local s = string.rep('x', 1e6) return #redis.call('echo', s, s, s)", ":1000000");
     answers("cjson.encode_sparse_array(false, 0) return cjson.encode({[2^50] = 1})", "would be too long");
     // On an event loop much of it is left to the I/O pool.
     struct OnLoop;
@@ -468,6 +528,12 @@ fn what_the_host_does_for_a_script_is_bounded() {
         "local t = {} for i = 1, 20000 do t[i] = i end return cjson.encode(t)",
         "local t = {} for i = 1, 20000 do t[i] = i end table.sort(t)",
         "local t = {} for i = 1, 1e9 do t[i] = {} end",
+        "local t = {1} for i = 1, 15 do t = {t, t, t, t, t, t, t, t, t, t} end return #cmsgpack.pack(t)",
+        "local s, t = string.rep('x', 1e6), {} for i = 1, 500 do t[i] = s end return #cmsgpack.pack(t)",
+        "local s, t = string.rep('x', 1e6), {} for i = 1, 500 do t[i] = s end return #cjson.encode(t)",
+        "local s = string.rep('x', 1e6) redis.call('echo', s, s)",
+        "local s = string.rep('x', 1e6) redis.pcall('echo', s, s)",
+        "local s = string.rep('x', 1e6) return redis.acl_check_cmd('echo', s, s)",
         "local ok = pcall(function() local t = {} for i = 1, 1e9 do t[i] = {} end end) return 1",
         "local s = '[' .. string.rep('[],', 1000) .. '1]' local t = {} for i = 1, 1e6 do t[i] = cjson.decode(s) end",
     ] {

@@ -1,6 +1,6 @@
 //! `cmsgpack`: MessagePack as of the library lua-cmsgpack 0.4.
 
-use super::{ask_before_parsing, number_argument, string_argument};
+use super::{Written, ask_before_parsing, not_written, number_argument, string_argument};
 use crate::failure;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
@@ -28,24 +28,68 @@ fn pack(lua: &Lua, args: MultiValue) -> Result<mlua::LuaString> {
     if args.is_empty() {
         return Err(failure::argument(lua, 0, "pack", "MessagePack pack needs input."));
     }
-    let mut packed = Vec::new();
+    let mut packer = Packer { packed: Vec::new(), written: Written::new() };
     for value in &args {
-        pack_value(&mut packed, value, 0)?;
+        packer.value(value, 0).map_err(|why| not_written(lua, why))?;
     }
-    lua.create_string(packed)
+    lua.create_string(packer.packed)
 }
 
-fn pack_value(to: &mut Vec<u8>, value: &Value, depth: u32) -> Result<()> {
-    match value {
-        Value::String(text) => pack_string(to, &text.as_bytes()),
-        Value::Boolean(true) => to.push(0xc3),
-        Value::Boolean(false) => to.push(0xc2),
-        Value::Integer(number) => pack_number(to, *number as f64),
-        Value::Number(number) => pack_number(to, *number),
-        Value::Table(table) if depth < PACK_DEPTH_MAX => return pack_table(to, table, depth),
-        _ => to.push(0xc0),
+struct Packer {
+    packed: Vec<u8>,
+    written: Written,
+}
+
+impl Packer {
+    fn value(&mut self, value: &Value, depth: u32) -> std::result::Result<(), String> {
+        self.step(if let Value::String(text) = value { text.as_bytes().len() } else { 0 })?;
+        let to = &mut self.packed;
+        match value {
+            Value::String(text) => pack_string(to, &text.as_bytes()),
+            Value::Boolean(true) => to.push(0xc3),
+            Value::Boolean(false) => to.push(0xc2),
+            Value::Integer(number) => pack_number(to, *number as f64),
+            Value::Number(number) => pack_number(to, *number),
+            Value::Table(table) if depth < PACK_DEPTH_MAX => return self.table(table, depth),
+            _ => to.push(0xc0),
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Counts a value of so many bytes.
+    fn step(&mut self, bytes: usize) -> std::result::Result<(), String> {
+        self.written.step(self.packed.len() + bytes)
+    }
+
+    fn table(&mut self, table: &Table, depth: u32) -> std::result::Result<(), String> {
+        let (mut max, mut count, mut is_array) = (0.0f64, 0u32, true);
+        for pair in table.pairs::<Value, Value>() {
+            self.step(0)?;
+            count += 1;
+            let number = match pair.map_err(|error| error.to_string())?.0 {
+                Value::Integer(number) => number as f64,
+                Value::Number(number) => number,
+                _ => -1.0,
+            };
+            is_array &= number > 0.0 && number.floor() == number;
+            max = max.max(number);
+        }
+        if is_array && max == f64::from(count) {
+            collection_head(&mut self.packed, 0x90, 0xdc, count);
+            for at in 1..=count {
+                let element: Value = table.raw_get(at).map_err(|error| error.to_string())?;
+                self.value(&element, depth + 1)?;
+            }
+            return Ok(());
+        }
+        collection_head(&mut self.packed, 0x80, 0xde, count);
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
+            self.value(&key, depth + 1)?;
+            self.value(&value, depth + 1)?;
+        }
+        Ok(())
+    }
 }
 
 fn pack_string(to: &mut Vec<u8>, text: &[u8]) {
@@ -85,34 +129,6 @@ fn pack_number(to: &mut Vec<u8>, number: f64) {
         int @ -2_147_483_648..-32768 => with_head(to, 0xd2, &(int as i32).to_be_bytes()),
         long => with_head(to, 0xd3, &long.to_be_bytes()),
     }
-}
-
-fn pack_table(to: &mut Vec<u8>, table: &Table, depth: u32) -> Result<()> {
-    let (mut max, mut count, mut is_array) = (0.0f64, 0u32, true);
-    for pair in table.pairs::<Value, Value>() {
-        count += 1;
-        let number = match pair?.0 {
-            Value::Integer(number) => number as f64,
-            Value::Number(number) => number,
-            _ => -1.0,
-        };
-        is_array &= number > 0.0 && number.floor() == number;
-        max = max.max(number);
-    }
-    if is_array && max == f64::from(count) {
-        collection_head(to, 0x90, 0xdc, count);
-        for at in 1..=count {
-            pack_value(to, &table.raw_get(at)?, depth + 1)?;
-        }
-        return Ok(());
-    }
-    collection_head(to, 0x80, 0xde, count);
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        pack_value(to, &key, depth + 1)?;
-        pack_value(to, &value, depth + 1)?;
-    }
-    Ok(())
 }
 
 fn collection_head(to: &mut Vec<u8>, short: u8, long: u8, count: u32) {

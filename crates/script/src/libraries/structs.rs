@@ -33,7 +33,7 @@ enum Field {
     Pad,
     /// A text that ends with a zero.
     Text,
-    /// So many bytes.
+    /// A text of so many bytes.
     Bytes,
 }
 

@@ -1,8 +1,7 @@
 //! Lua values as JSON.
 
 use super::settings::{Invalid, Settings};
-use crate::libraries::type_name;
-use crate::state::ask_before_long;
+use crate::libraries::{Written, type_name};
 use mlua::{Table, Value};
 use std::io::Write;
 
@@ -12,45 +11,22 @@ use std::io::Write;
 /// The value, or one in it, cannot be written; the words of lua-cjson.
 pub(super) fn encode(settings: &Settings, value: &Value) -> Result<Vec<u8>, String> {
     let mut text = Vec::new();
-    Encoder { settings, text: &mut text, values: 0 }.value(value, 0)?;
+    Encoder { settings, text: &mut text, written: Written::new() }.value(value, 0)?;
     Ok(text)
 }
 
 struct Encoder<'a> {
     settings: &'a Settings,
     text: &'a mut Vec<u8>,
-    /// Values that were written, or that a table was looked at for.
-    values: u64,
+    written: Written,
 }
 
 /// Tables inside each other, whatever the settings allow.
 const DEPTH_MAX: u32 = 1000;
 
-/// Values between two questions whether the run goes on, and the most of all.
-const VALUES_PER_QUESTION: u64 = 10_000;
-const VALUES_MAX: u64 = 50_000_000;
-
-/// The longest text.
-const TEXT_BYTES_MAX: usize = 512 << 20;
-
 impl Encoder<'_> {
-    /// Counts a value.
-    ///
-    /// # Errors
-    /// There are too many, or the run ends here.
-    fn step(&mut self) -> Result<(), String> {
-        self.values += 1;
-        if self.values.is_multiple_of(VALUES_PER_QUESTION) {
-            ask_before_long().map_err(|error| error.to_string())?;
-        }
-        match self.values > VALUES_MAX || self.text.len() > TEXT_BYTES_MAX {
-            true => Err("Cannot serialise: the text would be too long".to_owned()),
-            false => Ok(()),
-        }
-    }
-
     fn value(&mut self, value: &Value, depth: u32) -> Result<(), String> {
-        self.step()?;
+        self.step(bytes_of(value))?;
         match value {
             Value::Nil => self.text.extend_from_slice(b"null"),
             Value::LightUserData(pointer) if pointer.0.is_null() => self.text.extend_from_slice(b"null"),
@@ -63,6 +39,11 @@ impl Encoder<'_> {
             other => return Err(format!("Cannot serialise {}: type not supported", type_name(other))),
         }
         Ok(())
+    }
+
+    /// Counts a value of so many bytes.
+    fn step(&mut self, bytes: usize) -> Result<(), String> {
+        self.written.step(self.text.len() + bytes)
     }
 
     fn number(&mut self, number: f64) -> Result<(), String> {
@@ -110,7 +91,7 @@ impl Encoder<'_> {
     fn array_len(&mut self, table: &Table) -> Result<Option<u64>, String> {
         let (mut max, mut count) = (0u64, 0u64);
         for pair in table.pairs::<Value, Value>() {
-            self.step()?;
+            self.step(0)?;
             let number = match pair.map_err(|error| error.to_string())?.0 {
                 Value::Integer(number) => number as f64,
                 Value::Number(number) => number,
@@ -150,6 +131,7 @@ impl Encoder<'_> {
         let mut is_first = true;
         for pair in table.pairs::<Value, Value>() {
             let (key, value) = pair.map_err(|error| error.to_string())?;
+            self.step(bytes_of(&key))?;
             if !std::mem::take(&mut is_first) {
                 self.text.push(b',');
             }
@@ -174,6 +156,11 @@ impl Encoder<'_> {
         self.text.push(b'}');
         Ok(())
     }
+}
+
+/// The bytes that a string takes at least.
+fn bytes_of(value: &Value) -> usize {
+    if let Value::String(text) = value { text.as_bytes().len() } else { 0 }
 }
 
 /// Appends a finite number as C's `%.<precision>g` does: the fewest digits of so many that are significant.

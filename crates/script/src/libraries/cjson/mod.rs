@@ -4,9 +4,8 @@ mod decode;
 mod encode;
 mod settings;
 
-use super::{ask_before_parsing, string_argument};
+use super::{ask_before_parsing, not_written, string_argument};
 use crate::failure;
-use crate::state::RUN;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use settings::Settings;
 use std::cell::RefCell;
@@ -27,8 +26,8 @@ fn with_settings(lua: &Lua, settings: &Shared) -> Result<Table> {
     let own = settings.clone();
     let encode = move |lua: &Lua, args: MultiValue| {
         expect_one(lua, &args, "encode")?;
-        let text = encode::encode(&own.borrow(), args.front().unwrap_or(&Value::Nil))
-            .map_err(|why| RUN.with(|run| run.goes_on()).err().unwrap_or_else(|| failure::text(lua, why)))?;
+        let text =
+            encode::encode(&own.borrow(), args.front().unwrap_or(&Value::Nil)).map_err(|why| not_written(lua, why))?;
         lua.create_string(text)
     };
     library.raw_set("encode", lua.create_function(encode)?)?;
