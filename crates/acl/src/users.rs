@@ -133,6 +133,9 @@ impl Users {
 
     /// Reads a file of users: lines of the form `user name rules`. Blank lines count for nothing.
     ///
+    /// Words are cut as Redis cuts them, at every single blank: two blanks have an empty word between them, which is
+    /// the name of a user behind `user`, and no rule behind the name.
+    ///
     /// # Errors
     /// All lines that are wrong, by number from 1 on.
     pub fn parse(text: &[u8], catalog: &Catalog, fresh: Fresh) -> Result<Users, Vec<(usize, WrongLine)>> {
@@ -140,9 +143,15 @@ impl Users {
         let mut seen = HashSet::new();
         let mut wrong = Vec::new();
         for (line, number) in text.split(|&byte| byte == b'\n').zip(1..) {
-            let words: Vec<Vec<u8>> =
-                line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect();
-            let Some((keyword, words)) = words.split_first() else { continue };
+            let line = trimmed(line, b" \t\r\n");
+            if line.is_empty() {
+                continue;
+            }
+            let words = line.split(|&byte| byte == b' ').enumerate();
+            // Redis takes no such bytes off a name, which it refuses.
+            let words = words.map(|(at, word)| if at < 2 { word } else { trimmed(word, b"\t\r\n") });
+            let words: Vec<Vec<u8>> = words.map(<[u8]>::to_vec).collect();
+            let (keyword, words) = words.split_first().expect("a line that is split has a first word");
             if keyword != b"user" || words.is_empty() {
                 wrong.push((number, WrongLine::NoUser));
                 continue;
@@ -167,6 +176,21 @@ impl Users {
         }
         text
     }
+}
+
+/// The bytes without any of `ends` at either end.
+fn trimmed<'a>(mut bytes: &'a [u8], ends: &[u8]) -> &'a [u8] {
+    while let [rest @ .., last] = bytes
+        && ends.contains(last)
+    {
+        bytes = rest;
+    }
+    while let [first, rest @ ..] = bytes
+        && ends.contains(first)
+    {
+        bytes = rest;
+    }
+    bytes
 }
 
 /// Makes a user of its name and its rules.

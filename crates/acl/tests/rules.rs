@@ -326,7 +326,7 @@ fn who_may_do_everything_is_known() {
 
 #[test]
 fn a_file_of_users_is_read_and_written() {
-    let text = b"user default on >pw +@all ~*\n\n  user  bob on nopass (+get ~a) ( +set ~b )\r\nuser off off\n";
+    let text = b"user default on >pw +@all ~*\n\n  user bob  on\t nopass (+get  ~a) ( +set ~b )\r\nuser off off\n";
     let users = Users::parse(text, &catalog(), Fresh::default()).expect("right");
     let file = users.file();
     assert_eq!(Users::parse(&file, &catalog(), Fresh::default()), Ok(users.clone()));
@@ -343,6 +343,25 @@ fn a_file_of_users_is_read_and_written() {
         (5, WrongLine::Rule(b"b".to_vec(), Wrong::Unknown)),
         (6, WrongLine::Parenthesis),
         (7, WrongLine::NoUser),
+    ];
+    assert_eq!(faults, expected);
+}
+
+#[test]
+fn a_user_whose_name_is_empty_is_kept_in_a_file() {
+    let (catalog, fresh) = (catalog(), Fresh::default());
+    let mut users = Users::new(&catalog);
+    users.put(users.with_rules(b"", &["on", "nopass", "+get", "~a"], &catalog, fresh).expect("right"));
+    let read = Users::parse(&users.file(), &catalog, fresh).expect("right");
+    assert_eq!(read, users);
+    assert!(read.get(b"").expect("there").check(&Call::new("get r:a")).is_ok());
+    // As Redis, which cuts a line at single blanks, too.
+    let faults = Users::parse(b"user  bob on\nuser\ta on\nuser a\tb on\nuser \n", &catalog, fresh).expect_err("wrong");
+    let expected = [
+        (1, WrongLine::Rule(Vec::new(), Wrong::Syntax)),
+        (2, WrongLine::NoUser),
+        (3, WrongLine::Name(b"a\tb".to_vec())),
+        (4, WrongLine::NoUser),
     ];
     assert_eq!(faults, expected);
 }
