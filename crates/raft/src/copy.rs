@@ -76,13 +76,17 @@ impl<M: Machine> Member<M> {
         (about.index, about.term) = (number, term);
         about.set_conf_state(configuration.state());
         let raft = &self.raw.raft;
-        let from = if raft.leader_id == INVALID_ID { wanted.from } else { raft.leader_id };
+        let leader = raft.leader_id;
+        let from = if leader == INVALID_ID { wanted.from } else { leader };
         let mut message = Message { from, to: raft.id, term: raft.term, ..Message::default() };
         message.set_msg_type(MessageType::MsgSnapshot);
         message.set_snapshot(snapshot);
         self.installed = Some((entries, configuration));
         self.wanted = None;
         self.raw.step(message).map_err(|error| damaged(error.to_string()))?;
+        // The member that has told of the copy may lead no more; where it does, it may rely on the acknowledgement.
+        self.raw.raft.leader_id = leader;
+        self.heard = Some(self.ticks);
         self.work()?;
         match self.installed.take() {
             None => Ok(true),
@@ -119,5 +123,29 @@ impl<M: Machine> Member<M> {
         let waiting = raft.prs().iter().filter(|(_, of)| of.state == raft::ProgressState::Snapshot);
         let waiting: Vec<u64> = waiting.map(|(id, _)| *id).collect();
         waiting.into_iter().for_each(|id| self.raw.report_snapshot(id, SnapshotStatus::Failure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::{data, hear, keep, member, message};
+    use haypile_store::testing::node::MemoryBases;
+
+    #[test]
+    fn a_copy_of_a_newer_term_names_no_leader() {
+        let mut member = member(false);
+        let told = message(MessageType::MsgSnapshot, 2, 1);
+        hear(&mut member, Message { index: 5, log_term: 1, commit: 5, ..told });
+        let leader = data();
+        (1..=5).for_each(|number| keep(&leader, (1, number)));
+        (6..=7).for_each(|number| keep(&leader, (2, number)));
+        leader.log().write();
+        leader.node().sync();
+        leader.log().confirm(Index(7));
+        member.machine_mut().fetched = leader.node().copy(&MemoryBases);
+        assert_eq!(member.install((2, 7)), Ok(true));
+        assert_eq!((member.standing().term, member.standing().commit), (2, 7));
+        assert_eq!(member.leader(), INVALID_ID, "member 2 has led in term 1");
     }
 }

@@ -10,8 +10,8 @@ use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The most entries that a member remembers: older ones are left to a copy of the data.
-const ENTRIES_MAX: usize = 4 << 20;
+/// The most entries that a member remembers beside those that its data lack: older ones are left to a copy of the data.
+pub(crate) const ENTRIES_MAX: usize = 4 << 20;
 
 /// The most entries in one message.
 pub(crate) const PER_MESSAGE: usize = 256;
@@ -32,6 +32,8 @@ pub(crate) struct Entries {
     terms: VecDeque<(u64, u64)>,
     /// Entries that change the members, and the members behind each.
     changes: BTreeMap<u64, Arc<Configuration>>,
+    /// The most entries, beside those that the data lack.
+    max: usize,
     initial: RaftState,
 }
 
@@ -43,8 +45,14 @@ impl Entries {
             ends: VecDeque::new(),
             terms: VecDeque::from([(number, term)]),
             changes: BTreeMap::new(),
+            max: ENTRIES_MAX,
             initial: RaftState::default(),
         }
+    }
+
+    /// Returns the entries with another bound.
+    pub fn at_most(self, max: usize) -> Entries {
+        Entries { max, ..self }
     }
 
     /// Sets the state that Raft begins with.
@@ -108,11 +116,12 @@ impl Entries {
         self.before.0 + self.ends.partition_point(|end| *end <= record) as u64
     }
 
-    /// Adds the next entry, with the members behind it where it changes them.
+    /// Adds the next entry, with the members behind it where it changes them. The oldest entries are forgotten where
+    /// there are too many, but none behind record `applied`: a change of the members among these is not in the data.
     ///
     /// # Panics
     /// The entry is not the next one.
-    pub fn push(&mut self, span: EntrySpan, change: Option<Arc<Configuration>>) {
+    pub fn push(&mut self, span: EntrySpan, change: Option<Arc<Configuration>>, applied: Index) {
         let EntrySpan { term, number, first, last, changes_members } = span;
         assert_eq!(change.is_some(), changes_members, "a change says who the members are");
         assert!(
@@ -131,8 +140,9 @@ impl Entries {
             self.changes.insert(number, change);
         }
         self.ends.push_back(last);
-        if self.ends.len() > ENTRIES_MAX {
-            self.forget(self.first());
+        let excess = self.ends.len().saturating_sub(self.max) as u64;
+        if excess > 0 {
+            self.forget(self.whole_at(applied).min(self.before.0 + excess));
         }
     }
 
@@ -267,7 +277,7 @@ mod tests {
                         let term = entries.term_of(before).unwrap() + u64::from(random.chance(20));
                         let changes_members = last.0.is_multiple_of(7);
                         let span = EntrySpan { term, number: before + 1, first: begin, last, changes_members };
-                        entries.push(span, changes_members.then(Arc::default));
+                        entries.push(span, changes_members.then(Arc::default), Index(0));
                         model.insert(span.number, span);
                     }
                 }
@@ -285,6 +295,6 @@ mod tests {
     fn a_term_that_goes_back_is_noticed() {
         let mut entries = Entries::new(3, 5, Index(9));
         let (first, last) = (Index(10), Index(10));
-        entries.push(EntrySpan { term: 2, number: 6, first, last, changes_members: false }, None);
+        entries.push(EntrySpan { term: 2, number: 6, first, last, changes_members: false }, None, Index(0));
     }
 }

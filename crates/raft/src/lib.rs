@@ -9,6 +9,10 @@
 //! come in, messages go out, so that one seed replays a group. The crate `raft` is named here alone, and its protobuf
 //! encodings are never read: [`wire`] has ours.
 
+// The simulation's machine, which tests here use as well, names this crate.
+#[cfg(test)]
+extern crate self as haypile_raft;
+
 mod ballot;
 mod change;
 mod configuration;
@@ -25,6 +29,8 @@ mod rounds;
 mod standing;
 mod survey;
 pub mod testing;
+#[cfg(test)]
+mod trial;
 pub mod wire;
 
 pub use ballot::{Ballot, Vote};

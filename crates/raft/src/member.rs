@@ -14,7 +14,7 @@ use crate::reads::{Question, Reads, pack, unpack};
 use crate::rounds::Round;
 use crate::standing::{PeerStanding, Role, Standing, Wanted};
 use crate::survey::survey;
-use crate::wire::{EntryRecord, EntryRecords, Envelope, travels};
+use crate::wire::{EntryRecord, EntryRecords, Envelope, is_of_leader, travels};
 use haypile_log::{EntrySpan, Index, Kind, Record};
 use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
 use raft::{INVALID_ID, ProgressState, RawNode, Ready, StateRole};
@@ -81,6 +81,8 @@ pub struct Member<M: Machine> {
     /// The time for which it did before it began; and as ticks, in which a leader may still rely on a word from then.
     pub(crate) leased_before: Duration,
     pub(crate) leased_ticks: usize,
+    /// The tick at which this follower has last heard its leader.
+    pub(crate) heard: Option<usize>,
     /// Term and role when the election timeout was drawn last.
     drawn: Option<(u64, StateRole)>,
     /// The term in which clients' transactions make records.
@@ -120,6 +122,23 @@ fn founding_or(founding: &Members, told: Option<Arc<[u8]>>) -> Result<Configurat
     read.ok_or_else(|| damaged("the data do not say who the members are"))
 }
 
+/// Checks that data which have all through record `applied` go on with these entries of a log.
+///
+/// # Errors
+/// The log ends before, or its first whole entry comes later: changes of the members in between would be unknown.
+fn check_data(entries: &Entries, last: Index, applied: Index) -> Result<(), Fault> {
+    let before = entries.end_of(entries.first() - 1).expect("that before the first is there");
+    if applied > last {
+        return Err(damaged(format!("the log ends with record {last}, and the data have all through {applied}")));
+    }
+    if applied < before {
+        return Err(damaged(format!(
+            "the log goes on behind record {before}, and the data have all through {applied}"
+        )));
+    }
+    Ok(())
+}
+
 impl<M: Machine> Member<M> {
     /// Begins with what is on the disk: the ballot, the log, and the data, which have what the base has.
     ///
@@ -133,11 +152,8 @@ impl<M: Machine> Member<M> {
         mut random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Member<M>, Fault> {
         let mut entries = survey(&machine)?;
+        check_data(&entries, machine.log().last(), machine.applied())?;
         let applied = entries.whole_at(machine.applied());
-        if machine.applied() > machine.log().last() || applied < entries.first() - 1 {
-            let (ends, data) = (machine.log().last(), machine.applied());
-            return Err(damaged(format!("the log ends with record {ends}, and the data have all through {data}")));
-        }
         let Vote { term, vote } = ballot.vote();
         let newest = entries.term_of(entries.last()).unwrap_or_default();
         if term < newest {
@@ -184,6 +200,7 @@ impl<M: Machine> Member<M> {
             election_ticks: options.election_ticks,
             leases,
             leased_before: leased,
+            heard: None,
             leased_ticks: leased.as_micros().div_ceil(options.tick.as_micros()) as usize,
             drawn: None,
             serves: None,
@@ -331,7 +348,8 @@ impl<M: Machine> Member<M> {
         if message.get_msg_type() == MessageType::MsgSnapshot {
             return self.hear_of_copy(message);
         }
-        if self.may_have_forgotten(&message) || self.may_have_leased(&message) || self.hears(&message) {
+        let waits = self.may_have_forgotten(&message) || self.may_have_leased(&message) || self.has_promised(&message);
+        if waits || self.hears(&message) {
             return Ok(());
         }
         let raft = &self.raw.raft;
@@ -340,8 +358,12 @@ impl<M: Machine> Member<M> {
             return Ok(());
         }
         self.received = entries.into_iter().map(|entry| (entry.span.number, entry)).collect();
+        let (from, term, is_of_leader) = (message.from, message.term, is_of_leader(&message));
         // A message that Raft refuses is as if it had been lost.
         drop(self.raw.step(unpack(message)));
+        if is_of_leader {
+            self.note_heard(from, term);
+        }
         let done = self.work();
         self.received.clear();
         done
@@ -383,6 +405,7 @@ impl<M: Machine> Member<M> {
         let raft = &mut self.raw.raft;
         if raft.state == StateRole::Follower && raft.leader_id == id && raft.term == term {
             raft.election_elapsed = 0;
+            self.heard = Some(self.ticks);
             let (from, context) = (raft.id, HEARS.to_vec().into());
             let mut word = Message { from, to: id, term, context, ..Message::default() };
             word.set_msg_type(MessageType::MsgHeartbeatResponse);
@@ -579,7 +602,10 @@ impl<M: Machine> Member<M> {
                 None => self.keep_received(entry)?,
             };
             assert_eq!(span.changes_members, entry.get_entry_type() != EntryType::EntryNormal, "{span:?}");
-            self.raw.raft.mut_store().push(span, change);
+            let raft = &mut self.raw.raft;
+            // Raft asks for what it has not been told is applied.
+            let told = raft.store().end_of(raft.raft_log.applied).unwrap_or_default();
+            raft.mut_store().push(span, change, told.min(self.machine.applied()));
             through = Some(span.last);
         }
         if !entries.is_empty() {
@@ -688,6 +714,21 @@ impl<M: Machine> Member<M> {
             self.serves = Some(raft.term);
             (self.question, self.answered) = (None, VecDeque::new());
             self.machine.lead(raft.term, last + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_lack_what_the_log_forgot_are_noticed() {
+        let entries = Entries::new(1, 5, Index(9));
+        assert_eq!(check_data(&entries, Index(9), Index(9)), Ok(()));
+        for (last, applied) in [(9, 8), (9, 0), (8, 9)] {
+            let checked = check_data(&entries, Index(last), Index(applied));
+            assert!(matches!(checked, Err(Fault::Damaged(_))), "{last} {applied}");
         }
     }
 }

@@ -36,6 +36,11 @@ const KINDS: [(u8, MessageType); 12] = [
     (12, MessageType::MsgReadIndexResp),
 ];
 
+/// Whether a message is one that a leader alone sends to those that follow it.
+pub(crate) fn is_of_leader(message: &Message) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat)
+}
+
 /// Returns whether members send messages of this kind to each other.
 pub(crate) fn travels(kind: MessageType) -> bool {
     KINDS.iter().any(|(_, known)| *known == kind)

@@ -26,16 +26,16 @@ pub enum Answer {
 /// The end of a master's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// So many bytes come.
+    /// The data are so many bytes long.
     Length(u64),
-    /// These bytes come behind the data, and nothing behind them before the master is told that all has come.
+    /// The data end with this mark, and nothing comes behind it before the master is told that all has come.
     Mark([u8; MARK_BYTES]),
 }
 
 /// A judgement of bytes that have been received, and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// So many at the beginning are data; zero where more bytes have to tell.
+    /// The first bytes are data, as many as this says; zero where more bytes have to tell.
     Data(usize),
     /// The data have ended, and so many bytes of a mark are to be left out.
     Ended { mark: usize },
@@ -46,7 +46,7 @@ pub enum Known {
 pub enum PsyncError {
     /// The master says itself that it cannot do what it was asked, in these words.
     Refused(String),
-    /// There is no text where there has to be one.
+    /// The text is missing that has to be there.
     NoText,
     /// Something else has come.
     Unknown,

@@ -19,8 +19,8 @@ pub enum Request {
     /// The records behind the replica's last one, or a copy. With the port that the replica listens on, and the address
     /// that it announces, if it does.
     Follow { port: u16, address: Option<String>, at: Position },
-    /// A new copy of the data: of a member of a Raft group, all of it agreed on by the group.
-    Copy,
+    /// A new copy of the data of a member of this Raft group, all of it agreed on by the group.
+    Copy { group: History },
     /// Files of a copy.
     Fetch(Token),
 }
@@ -34,7 +34,7 @@ impl Request {
                 let address = address.clone().unwrap_or_default();
                 vec![FOLLOW.into(), port.to_string(), address, history, index]
             }
-            Request::Copy => vec![COPY.into()],
+            Request::Copy { group } => vec![COPY.into(), group.to_string()],
             Request::Fetch(token) => vec![FETCH.into(), token.to_string()],
         }
     }
@@ -48,7 +48,7 @@ impl Request {
                 let at = Position { history: History::parse(history)?, index: Index(index.parse().ok()?) };
                 Some(Request::Follow { port: port.parse().ok()?, address, at })
             }
-            [COPY] => Some(Request::Copy),
+            [COPY, group] => Some(Request::Copy { group: History::parse(group)? }),
             [FETCH, token] => Some(Request::Fetch(Token::parse(token)?)),
             _ => None,
         }
@@ -122,13 +122,18 @@ mod tests {
         for request in [
             Request::Follow { port: 6380, address: None, at },
             Request::Follow { port: 0, address: Some("10.0.0.1".into()), at },
+            Request::Copy { group: History([7; 20]) },
             Request::Fetch(Token([1; 16])),
         ] {
             assert_eq!(Request::parse(&bytes(&request.words())), Some(request));
         }
-        for words in
-            [&["haypile-follow"][..], &["haypile-follow", "1", "", "x", "0"], &["haypile-fetch", "12"], &["ack"]]
-        {
+        for words in [
+            &["haypile-follow"][..],
+            &["haypile-follow", "1", "", "x", "0"],
+            &["haypile-fetch", "12"],
+            &["haypile-copy"],
+            &["ack"],
+        ] {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             assert_eq!(Request::parse(&bytes(&words)), None, "{words:?}");
         }

@@ -5,6 +5,7 @@ mod process;
 use process::following::{is_equal, replica_of, wait_for_link};
 use process::group::{QUICK, raft};
 use process::{Client, Server, TempDir, free_port, wait_until};
+use std::io::Read;
 use std::net::TcpStream;
 
 const ALONE: &str = "-ERR this server is in no Raft group\r\n";
@@ -101,4 +102,62 @@ fn a_member_by_its_configuration_stays_one() {
     wait_for_leader(&mut client);
     assert_eq!(client.ask("RAFT.CLUSTER RESET"), "+OK\r\n");
     assert_eq!(client.ask("GET key"), "$5\r\nvalue\r\n");
+}
+
+#[test]
+fn a_member_that_is_about_to_leave_takes_in_nobody() {
+    let (dir, port) = (TempDir::new(), free_port());
+    let server = Server::start_at(dir.path(), port, &QUICK);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(client.ask(&format!("RAFT.CLUSTER INIT 127.0.0.1:{port}")), "+OK\r\n");
+    wait_for_leader(&mut client);
+    // Rows for the base, which takes a while to get them.
+    for round in 0..20 {
+        let fill = "for i = 1, 10000 do redis.call('SET', KEYS[1] .. i, string.rep(i, 50)) end return 1";
+        let key = format!("{round}:");
+        assert_eq!(client.ask_words(&[b"EVAL", fill.as_bytes(), b"1", key.as_bytes()]), ":1\r\n");
+    }
+    client.send(b"RAFT.CLUSTER RESET\r\n");
+    let leaves = "-ERR this server is leaving its group\r\n";
+    let mut answer = String::new();
+    wait_until("it is about to leave", || {
+        answer = other.ask("RAFT.NODE REMOVE 9");
+        answer == leaves || answer == ALONE
+    });
+    assert_eq!(answer, leaves);
+    assert_eq!(other.ask("RAFT.CLUSTER RESET"), leaves);
+    assert!([leaves, ALONE].contains(&&*other.ask("RAFT.NODE ADD 2 127.0.0.1:1")));
+    assert_eq!(client.reply(), "+OK\r\n");
+    assert_eq!(client.ask(&format!("RAFT.CLUSTER INIT 127.0.0.1:{port}")), "+OK\r\n", "it may come into a group again");
+    wait_for_leader(&mut client);
+    wait_until("members may change again", || other.ask("RAFT.NODE ADD 2 127.0.0.1:1") == "+OK\r\n");
+}
+
+/// Asks for a copy of the data of a group's member; returns the first frames, or all.
+fn ask_for_copy(server: &Server, group: &str) -> String {
+    let mut client = server.client();
+    client.send(format!("REPLCONF haypile-copy {group}\r\n").as_bytes());
+    let mut frames = Vec::new();
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = client.socket.read(&mut bytes) {
+        frames.extend_from_slice(&bytes[..count]);
+        if String::from_utf8_lossy(&frames).contains("haypile copy 1\n") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&frames).into_owned()
+}
+
+#[test]
+fn a_copy_is_for_members_of_the_same_group() {
+    let (dir, port) = (TempDir::new(), free_port());
+    let server = Server::start_at(dir.path(), port, &QUICK);
+    let (mut client, other) = (server.client(), "ab".repeat(20));
+    assert!(ask_for_copy(&server, &other).contains("this server is in no group"));
+    assert_eq!(client.ask(&format!("RAFT.CLUSTER INIT 127.0.0.1:{port}")), "+OK\r\n");
+    wait_for_leader(&mut client);
+    let own = raft(&mut client, "group");
+    assert!(ask_for_copy(&server, &own).contains("haypile copy 1\n"), "its own group's members get one");
+    assert!(ask_for_copy(&server, &other).contains(&format!("this server is in group {own}, not in {other}")));
+    assert!(ask_for_copy(&server, "").contains("the request is none that this version knows"));
 }

@@ -59,7 +59,7 @@ impl Clients {
         self.waiting.retain(|waiting| !matches!(waiting, Waiting::Beside { .. }));
     }
 
-    /// Their connections end: what became of their calls is unknown.
+    /// Ends the clients' connections: what became of their calls is unknown.
     pub fn end(&mut self) {
         self.waiting.clear();
     }

@@ -267,7 +267,7 @@ impl<'s> Group<'s> {
         let Life::Up(up) = &mut self.lives[at] else { return };
         for outgoing in up.member.take_outgoing() {
             let to = outgoing.to() as usize - 1;
-            // What cannot be loaded is lost.
+            // A message that cannot be loaded is lost.
             let mut loaded = Vec::new();
             let mut keep = |envelope| {
                 loaded.push(envelope);
@@ -596,7 +596,7 @@ impl<'s> Group<'s> {
             }
             if next <= voters {
                 let change = Change::Add { id: next, address: format!("member-{next}:6379") };
-                // What is refused is tried again.
+                // A change that is refused is tried again.
                 self.call(at, |member| member.change(&change).map(drop));
             }
         }

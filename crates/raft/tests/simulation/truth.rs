@@ -75,7 +75,7 @@ impl Truth {
     pub fn audit(&mut self, id: u64, member: &Member<Data>, path: &mut Path, sample: usize) {
         let store = &member.machine().node().store;
         let log = store.log();
-        // What the log has no more is committed.
+        // Records that the log has no more are committed.
         let gone = log.stats().first.0.saturating_sub(1) as usize;
         if path.terms.len() < gone {
             path.terms = self.committed[..gone].to_vec();

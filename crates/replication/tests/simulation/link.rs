@@ -86,7 +86,7 @@ impl Link {
                     replica.follow(&record, &NoReaders).map_err(|error| error.to_string())?;
                 }
                 Frame::History(start) => {
-                    replica.adopt_history(start).map_err(|error| error.to_string())?;
+                    replica.follow_history(start).map_err(|error| error.to_string())?;
                     self.history = start.history;
                 }
                 Frame::Heartbeat { confirmed, .. } => replica.log().confirm(confirmed),

@@ -11,6 +11,7 @@ use haypile_raft::{Ballot, Members, Vote};
 use haypile_resp::Reply;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The longest time for each answer of another server, which may wait for its group.
@@ -42,7 +43,8 @@ pub fn carry_out(raft: &Arc<Raft>) {
 }
 
 impl Raft {
-    /// Has the server be in no group any more, by a thread that ends the one of the member, which calls this.
+    /// Has the server be in no group any more, by a thread that ends the one of the member, which calls this and has
+    /// set `is_leaving`.
     pub fn leave(self: &Arc<Self>, order: Order) {
         let (raft, place) = (self.clone(), self.place());
         let leaves = move || {
@@ -53,12 +55,16 @@ impl Raft {
             if let Err(why) = &left {
                 tracing::warn!("the server stays a member: {why}");
             }
+            raft.is_leaving.store(false, Ordering::Release);
             order.answer(left);
         };
         match std::thread::Builder::new().name("raft-order".into()).spawn(leaves) {
             Ok(thread) => self.running().others.push(thread),
             // The order is answered as it is dropped.
-            Err(error) => tracing::error!("an order cannot be carried out: {error}"),
+            Err(error) => {
+                tracing::error!("an order cannot be carried out: {error}");
+                self.is_leaving.store(false, Ordering::Release);
+            }
         }
     }
 }
@@ -81,7 +87,7 @@ fn leave(raft: &Arc<Raft>) -> Result<(), String> {
         Ok(Ok(()))
     });
     if raft.is_member() {
-        // Its log has led already: the member begins with data that have not.
+        // The log of the data has led already: the member begins with data that have not.
         raft.engine.rebuild_group(Index(u64::MAX))?;
         raft.start().map_err(|error| error.to_string())?;
         return left;

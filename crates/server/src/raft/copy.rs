@@ -2,8 +2,8 @@
 
 use crate::check;
 use crate::datadir;
-use crate::raft::Raft;
 use crate::raft::peers::address_of;
+use crate::raft::{Raft, lock};
 use crate::replication::connect::connect_to_haypile;
 use crate::replication::fetch::Fetch;
 use crate::replication::wire::Incoming;
@@ -23,13 +23,15 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The connection broke, or what came cannot be used.
 pub fn fetch(raft: &Raft, address: &str) -> io::Result<(u64, u64)> {
     let replication = &*raft.replication;
+    let group = lock(&raft.member).as_ref().map(|place| place.group);
+    let group = group.ok_or_else(|| Error::other("this server is in no group any more"))?;
     let (host, port) = address_of(address)?;
     let master = Master { host: host.to_owned(), port };
     let dir = replication.engine.settings.config().dir.clone();
     datadir::check_exchange(&dir).map_err(Error::other)?;
     let (_, version) = replication.wanted();
     let (mut remote, _registered) = connect_to_haypile(replication, &master, version)?;
-    let words = Request::Copy.words();
+    let words = Request::Copy { group }.words();
     let words: Vec<&[u8]> = std::iter::once(&b"REPLCONF"[..]).chain(words.iter().map(|word| word.as_bytes())).collect();
     remote.send(&words)?;
     remote.flush()?;

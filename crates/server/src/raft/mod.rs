@@ -79,6 +79,8 @@ pub struct Raft {
     is_fetching: AtomicBool,
     /// Held while the server becomes a member: orders come from several clients.
     entering: Mutex<()>,
+    /// Whether the server is about to be in no group any more: its members stay as they are.
+    is_leaving: AtomicBool,
     replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
@@ -184,6 +186,7 @@ impl Raft {
             own_address: Mutex::default(),
             is_fetching: AtomicBool::new(false),
             entering: Mutex::default(),
+            is_leaving: AtomicBool::new(false),
             replication: replication.clone(),
             running: Mutex::default(),
             mailboxes: mailboxes.clone(),
@@ -232,7 +235,7 @@ impl Raft {
         lock(&self.member).clone().expect("the server is a member")
     }
 
-    /// There are orders.
+    /// Has orders carried out: by the member, or by a thread of their own if the server is in no group.
     fn on_orders(self: &Arc<Self>) {
         if self.is_member() {
             return self.inbox.on_progress();
@@ -392,7 +395,7 @@ impl Raft {
                 tracing::warn!("the copy of the data of {address}: {error}");
                 raft.inbox.wait_for_close(FETCH_PAUSE);
             }
-            // What comes next may not begin before the member has looked at this.
+            // The next fetch may not begin before the member has looked at this copy.
             raft.inbox.on_fetched(copy.ok());
         };
         match std::thread::Builder::new().name("raft-fetch".into()).spawn(fetches) {

@@ -63,7 +63,7 @@ impl Raft {
             }
         };
         socket.write_all(b"+OK\r\n")?;
-        // What the member had before is of no more use.
+        // The connection that the member had before is of no more use.
         let before = self.running().from.insert(from, kept.1);
         if let Some(before) = before.and_then(|before| self.running().sockets.remove(&before)) {
             before.shutdown();
@@ -148,7 +148,7 @@ impl Raft {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"));
             }
             filled += came;
-            // They may be of a message that takes longer than an election timeout to come.
+            // The bytes may be of a message that takes longer than an election timeout to come.
             if told.elapsed() >= self.tick {
                 told = Instant::now();
                 Envelope::begun_in(&buffer[..filled]).into_iter().for_each(|term| self.inbox.on_bytes_of(from, term));

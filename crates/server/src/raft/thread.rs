@@ -23,6 +23,9 @@ const TICKS_AT_ONCE: u32 = 3;
 /// How long the stop of a leader waits for its group to agree on the last records.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
+/// The answer to orders of a server that another one has leave its group.
+const LEAVES: &str = "this server is leaving its group";
+
 /// Is the member, to the end of the server.
 pub fn run(raft: &Arc<Raft>) {
     let place = raft.place();
@@ -228,6 +231,11 @@ impl<'a> Turns<'a> {
                 self.take_leave(order);
                 continue;
             }
+            let changes_members = matches!(order.what, GroupOrder::AddMember { .. } | GroupOrder::RemoveMember { .. });
+            if changes_members && self.raft.is_leaving.load(Ordering::Acquire) {
+                order.answer(Err(LEAVES.into()));
+                continue;
+            }
             self.orders.begin(order, &mut self.member)?;
             self.send();
         }
@@ -235,7 +243,7 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Has the server be in no group any more, if this member is the only one.
+    /// Has the server be in no group any more, if this member is the only one: it stays that until it has left.
     fn take_leave(&self, order: Order) {
         let members = self.member.configuration();
         let is_alone = members.iter().all(|(id, _, part)| id == self.options.id && part == Part::Voter);
@@ -247,6 +255,9 @@ impl<'a> Turns<'a> {
             let why =
                 "the configuration names the group: start the server without 'raft-node-id' and 'raft-peers' first";
             return order.answer(Err(why.into()));
+        }
+        if self.raft.is_leaving.swap(true, Ordering::AcqRel) {
+            return order.answer(Err(LEAVES.into()));
         }
         self.raft.leave(order);
     }

@@ -9,7 +9,7 @@ use crate::replication::wire::{Incoming, Outgoing, show};
 use crate::socket::Socket;
 use haypile_commands::host::ClientType;
 use haypile_engine::{Downstream, DownstreamState, Engine, Listener, Names, StoreRef};
-use haypile_log::{Hold, Index};
+use haypile_log::{History, Hold, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::stream::{self, Sink, Stream};
 use haypile_replication::{FullReason, Position, Request, Token};
@@ -45,12 +45,12 @@ impl Feed {
         let replication = self.replication.clone();
         let _shown = show(&replication.engine, ClientType::Replica, &self.names, &self.socket);
         let served = match Request::parse(words) {
-            // Its log has records that may be taken back.
+            // The log of a group's member has records that may be taken back.
             Some(Request::Follow { .. }) if replication.engine.group.is_member() => {
                 self.refuse("a member of a Raft group has no replicas")
             }
             Some(Request::Follow { port, address, at }) => self.follow(port, address, at),
-            Some(Request::Copy) => self.copy(),
+            Some(Request::Copy { group }) => self.copy(group),
             Some(Request::Fetch(token)) => self.send_files(token),
             None => self.refuse("the request is none that this version knows"),
         };
@@ -104,7 +104,7 @@ impl Feed {
                 out.flush()?;
                 self.stream_records(engine, store, version, at, hold, out)
             }
-            // This server is on its way to where the replica is: a copy would take the replica back.
+            // A server that follows is on its way to where the replica is: a copy would take the replica back.
             Err(why @ FullReason::Ahead { .. }) if store.follows() => self.refuse(&why.to_string()),
             Err(why) => {
                 tracing::info!("replica {}:{port} needs a copy: {why}", self.host);
@@ -159,9 +159,14 @@ impl Feed {
         served
     }
 
-    /// Sends a new copy.
-    fn copy(&mut self) -> io::Result<()> {
+    /// Sends a new copy to a member of this group.
+    fn copy(&mut self, group: History) -> io::Result<()> {
         let replication = self.replication.clone();
+        match replication.engine.group.facts() {
+            Some(own) if own.group == group.to_string() => {}
+            Some(own) => return self.refuse(&format!("this server is in group {}, not in {group}", own.group)),
+            None => return self.refuse("this server is in no group"),
+        }
         self.socket.set_write_timeout(Some(replication.timeout()))?;
         let (version, mut out) = (replication.version(), Outgoing::new(self.socket.clone()));
         let Some(last) = replication.engine.store().map(|store| store.log().confirmed()) else {
