@@ -97,11 +97,11 @@ const NOT_QUEUED: &[&str] = &[
 ];
 
 /// Subcommands of DEBUG, which the table does not have.
-const DEBUG_CALLS: &str =
-    "debug LOG text|debug SLEEP 0|debug PANIC|debug SEGFAULT|debug OBJECT str|debug RELOAD|debug LOADAOF|debug DIGEST";
+const DEBUG_CALLS: &str = "debug LOG text|debug SLEEP 0|debug ASSERT|debug OOM|debug PANIC|debug SEGFAULT|debug OBJECT str|debug RELOAD|\
+     debug LOADAOF|debug DIGEST|debug SET-ACTIVE-EXPIRE 0|debug SET-REPLY-AGE 7";
 
 /// Calls that end the process: these are not for a test of what stands afterwards.
-const ENDS_THE_PROCESS: &[&str] = &["debug PANIC", "debug SEGFAULT"];
+const ENDS_THE_PROCESS: &[&str] = &["debug ASSERT", "debug OOM", "debug PANIC", "debug SEGFAULT"];
 
 /// The data before a command: each type, and what other clients wait for and listen to.
 const PREPARED: &str = "
@@ -117,6 +117,10 @@ const OBSERVER: usize = 1;
 const LISTENER: usize = 2;
 const WAITER: usize = 3;
 
+/// The digests of `return(1)`, which a call loads, and of `return(2)`, which is loaded before.
+const LOADED_SHA: &str = "930269f31393d0be681588b6ab08dccee7d6bb67";
+const KNOWN_SHA: &str = "572625a1039fb30b308c236ab7091a2bd7724d22";
+
 fn calls(table: &str) -> impl Iterator<Item = &str> {
     table.lines().flat_map(|line| line.split('|')).map(str::trim).filter(|call| !call.is_empty())
 }
@@ -130,7 +134,10 @@ fn prepared() -> Server {
         let reply = server.ask(ACTOR, command);
         assert!(!reply.starts_with('-'), "{command}: {reply}");
     }
-    server.ask(OBSERVER, "CONFIG SET slowlog-log-slower-than 0 latency-monitor-threshold 1");
+    for setting in ["slowlog-log-slower-than 0", "latency-monitor-threshold 1", "commandlog-request-larger-than 0"] {
+        server.ask(OBSERVER, &format!("CONFIG SET {setting}"));
+    }
+    server.ask(OBSERVER, "CONFIG SET commandlog-reply-larger-than 0");
     // A refusal, for the log of these.
     server.ask(OBSERVER, "AUTH bob wrong");
     // One command that takes long, for the slow log and LATENCY.
@@ -142,7 +149,11 @@ fn prepared() -> Server {
     server.store.faults.hold_gets(false);
     server.reply(OBSERVER);
     server.store.base.set_cold(false);
-    server.ask(OBSERVER, "CONFIG SET slowlog-log-slower-than -1 latency-monitor-threshold 0");
+    for setting in ["slowlog-log-slower-than -1", "latency-monitor-threshold 0", "commandlog-request-larger-than -1"] {
+        server.ask(OBSERVER, &format!("CONFIG SET {setting}"));
+    }
+    server.ask(OBSERVER, "CONFIG SET commandlog-reply-larger-than -1");
+    assert_eq!(server.ask(OBSERVER, "SCRIPT LOAD return(2)"), format!("$40 {KNOWN_SHA}"));
     for command in ["SUBSCRIBE channel", "SSUBSCRIBE shard", "PSUBSCRIBE q*"] {
         server.ask(LISTENER, command);
     }
@@ -167,14 +178,21 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
     see("paused", server.waits(OBSERVER).to_string());
     pass(server, "PING", 200_000);
     server.now_ms -= 200_000;
-    for command in ["CONFIG GET *", "DEBUG DIGEST", "PUBSUB CHANNELS", "PUBSUB NUMPAT", "ACL LIST"] {
+    let script = format!("SCRIPT EXISTS {LOADED_SHA} {KNOWN_SHA}");
+    let plain =
+        ["CONFIG GET *", "DEBUG DIGEST", "PUBSUB CHANNELS", "PUBSUB NUMPAT", "ACL LIST", "ROLE", "FUNCTION LIST"];
+    for command in plain.into_iter().chain([script.as_str()]) {
         let reply = server.ask(OBSERVER, command);
-        // Channels come in any order.
-        let mut words: Vec<&str> = reply.split(' ').collect();
+        // Channels come in any order, and a master says how long its log is.
+        let mut words: Vec<&str> =
+            reply.split(' ').filter(|word| command != "ROLE" || !word.starts_with(':')).collect();
         if command == "PUBSUB CHANNELS" {
             words.sort_unstable();
         }
         see(command, words.join(" "));
+    }
+    for kind in ["slow", "large-request", "large-reply"] {
+        see(kind, (server.ask(OBSERVER, &format!("COMMANDLOG LEN {kind}")) != ":0").to_string());
     }
     for field in [
         "rdb_bgsave_in_progress",
@@ -191,7 +209,6 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
     server.ask(OBSERVER, "SET gone v PX 1");
     server.worker.expire(server.now_ms + 1000);
     see("keys expire", (server.info(OBSERVER, "expired_keys") != expired).to_string());
-    see("slow calls", (server.ask(OBSERVER, "SLOWLOG LEN") != ":0").to_string());
     see("refusals", (server.ask(OBSERVER, "ACL LOG") != "*0").to_string());
     see("latency events", (server.ask(OBSERVER, "LATENCY LATEST") != "*0").to_string());
     let reset = server.info(OBSERVER, "total_commands_processed").parse::<u64>().expect("a number") < 30;
@@ -199,7 +216,7 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
     see("heard", server.reply_of_what_ran(LISTENER));
     see("listens", (!server.is_closed(LISTENER)).to_string());
     see("waits for keys", server.waits(WAITER).to_string());
-    // What the actor is: its flags, names, database and subscriptions.
+    // The facts of the actor are its flags, names, database and subscriptions.
     let line = server.ask(OBSERVER, "CLIENT LIST");
     let own = line.split('\n').find(|line| line.contains("id=1 ")).unwrap_or_default();
     let kept = ["name=", "flags=", "db=", "sub=", "psub=", "ssub=", "resp=", "lib-name="];
