@@ -73,6 +73,14 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "globals_cannot_be_written_to",
     },
     Difference {
+        commands: &["eval", "eval_ro", "evalsha", "evalsha_ro"],
+        what: "A Lua pattern of more than 500 quantifiers (`*`, `+`, `-`, `?`, `%b`, `%1`) fails with `pattern too complex`. The \
+               arguments of one call have at most 512 MB together; `cjson.encode` and `cmsgpack.pack` write at most 512 MB and 50 \
+               million values; a line of `redis.log` is cut at 1024 bytes.",
+        why: "Each would take the stack or the memory of the process, in one call that nothing interrupts.",
+        test: "what_the_host_does_for_a_script_is_bounded",
+    },
+    Difference {
         commands: &["script|debug"],
         what: "There is no debugger: the modes are accepted, and scripts run as ever.",
         why: "A session of the debugger holds a fork of Redis, or stops all clients; here a transaction would stay open.",

@@ -84,7 +84,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "CLIENT-EVICTION",
         arguments: 0..=0,
         syntax: "",
-        about: "An error: clients are not evicted.",
+        about: "An error: clients are not kept in buckets by their memory.",
         run: Session(client_eviction),
     },
     Subcommand {
