@@ -120,7 +120,7 @@ impl Manifest {
             histories.push(start);
         }
         let is_chain = histories.is_sorted_by_key(HistoryStart::after);
-        // There is always a next record.
+        // Every record has a next one.
         if histories.is_empty() || !is_chain || applied > through || through.0 == u64::MAX {
             return Err(wrong("its histories or indexes make no sense"));
         }

@@ -108,7 +108,7 @@ struct Elements {
     bytes_max: usize,
     words: Vec<u8>,
     count: usize,
-    /// There are more than are noted.
+    /// The value has more elements than are noted.
     are_many: bool,
 }
 
@@ -163,7 +163,7 @@ fn whole(txn: &mut Txn<'_>, key: &Key<'_>, value: &Value, out: &mut Elements) ->
                 let _ = out.add(&[member, &digits(score)]);
             })?;
         }
-        // Its entries are for those who read it, not for those who want to know what has changed.
+        // A stream's entries are for those who read it, not for those who want to know what has changed.
         Type::Stream => out.are_many = true,
     }
     Ok(())

@@ -38,7 +38,8 @@ pub fn begin(txn: &mut Txn<'_>, entry: &Entry, args: Args<'_>) -> Result<Option<
     Ok(if txn.states() { Some(Stating { before: txn.begin_statement(), note }) } else { None })
 }
 
-/// As `begin`, of what happens by itself.
+/// Begins a part of the transaction that no command asked for, if it is to be stated. Nothing is noted of what there
+/// was before.
 #[inline]
 pub fn begin_unasked(txn: &mut Txn<'_>) -> Option<Stating> {
     if txn.states() { Some(Stating { before: txn.begin_statement(), note: None }) } else { None }

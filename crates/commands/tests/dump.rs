@@ -121,7 +121,7 @@ fn values_of_all_types_and_sizes_come_back() {
             }
             let payload = dump(&mut client, "timed");
             client.now_ms += 90_001;
-            // What has passed meanwhile is not there.
+            // Elements whose deadline has passed meanwhile are not there.
             let left = restore(&mut client, "late", &payload);
             assert_eq!((left.as_str(), line(&mut client, "EXISTS late")), ("OK", u8::from(count > 1).to_string()));
             assert_eq!(line(&mut client, "HLEN late"), (count - 1).to_string());
@@ -201,7 +201,7 @@ fn streams_of_8_6_and_8_8_are_read() {
             false => format!("[[\"1-1\", \"a\", {idle_ms}, 3]]"),
         };
         assert_eq!(pending, expected);
-        // What older versions can hold is written for them.
+        // A value that older versions can hold is written for them.
         let again = dump(&mut client, "s");
         let expected = if is_nacked { (14, 27) } else { (10, 19) };
         assert_eq!((Payload::check(&again).unwrap().version, again[0]), expected);
@@ -463,7 +463,7 @@ fn long_payloads_are_the_ones_written_at_once() {
             let (ms, field) = ((90_000 + field * 10).to_string(), field.to_string());
             ask(&mut client, &[b"HPEXPIRE", b"timed", ms.as_bytes(), b"FIELDS", b"1", field.as_bytes()]);
         }
-        // Their names are in another order than their numbers.
+        // The groups' and consumers' names are in another order than their numbers.
         for group in ["zebra", "ant", "monkey"] {
             line(&mut client, &format!("XGROUP CREATE stream {group} 0"));
             for consumer in ["zoe", "adam", "mia"] {
@@ -498,7 +498,7 @@ fn long_payloads_are_the_ones_written_at_once() {
                 assert!(payload == dump_at_once(store, client.now_ms, key), "{key}");
                 assert_eq!(restore(&mut client, "again", &payload), "OK", "{key}");
                 settle();
-                // Its deadlines are counted from one that has passed, and those of the copy are not.
+                // The deadlines of `timed` are counted from one that has passed, and those of the copy are not.
                 let is_the_same = dump(&mut client, "again") == payload;
                 assert!(is_the_same != (key == "timed" && late > 0), "{key}");
                 assert_eq!(line(&mut client, "DEL again"), "1");
@@ -604,7 +604,7 @@ fn a_long_element_needs_room() {
         set_bound(usize::MAX);
         assert!(dump(&mut client, "k") == payload, "{key}");
         assert_eq!(line(&mut client, "DEL k"), "1");
-        // What the payload only claims is not asked for, and is the error that it always was.
+        // Bytes that a payload only claims are not asked for, and are the error that they always were.
         set_bound(0);
         for claimed in [[0xff; 4], [0x20, 0, 0, 0]] {
             let lie = testing::sealed(&[&[1, 1, 0x80][..], &claimed, b"x"].concat());

@@ -27,7 +27,7 @@ fn integer(client: &mut Client, line: &str) -> i64 {
     }
 }
 
-/// As many as are moved to rows in part: more than eight megabytes of what is found.
+/// The places in the set: what is found of them is more than eight megabytes, and is moved to rows in part.
 const COUNT: u64 = 60_000;
 
 fn name(number: u64) -> String {

@@ -98,7 +98,7 @@ fn a_scan_shows_each_field_that_stays() {
                 assert!(page.len() <= 2 * 1000 + 8, "a page is bounded: {}", page.len());
                 seen.extend(page);
                 steps += 1;
-                // What comes and goes meanwhile may be seen or not; what stays is.
+                // Fields that come and go meanwhile may be seen or not; those that stay are seen.
                 client.call(&words(&format!("HSET h passing:{steps} x")));
                 client.call(&words(&format!("HDEL h passing:{}", steps / 2)));
                 if cursor == "0" {

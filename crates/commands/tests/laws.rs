@@ -68,7 +68,7 @@ fn every_entry_says_what_it_does() {
         let command = entry.command;
         let text = |text: &str| !text.trim().is_empty() && text.trim() == text;
         assert!(text(command.summary) && command.summary.ends_with('.'), "{}: summary", entry.full_name);
-        // These have no complexity in Redis.
+        // The commands named here have no complexity in Redis.
         let complexity =
             text(command.complexity) || ["lolwut", "monitor", "psync", "sync"].contains(&&*entry.full_name);
         assert!(text(command.since) && complexity, "{}", entry.full_name);

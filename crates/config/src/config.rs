@@ -335,7 +335,7 @@ pub enum Engine {
 pub enum ChangeStream {
     No,
     Yes,
-    /// Also of what there was before.
+    /// Records have words of what they do, and of what there was before.
     Before,
 }
 
@@ -740,7 +740,7 @@ mod tests {
                 Config::from_values(&values, &Statements::default())
             });
             let configs: Vec<Config> = configs.collect();
-            // These are read by name where they are used, or by another directive.
+            // Both directives are read by name where they are used, or by another one.
             if ["enable-protected-configs", "appendfsync"].contains(&row.name) {
                 continue;
             }

@@ -161,7 +161,7 @@ fn a_call_that_is_held_counts_once() {
     server.ask(0, "CLIENT PAUSE 100000 WRITE");
     server.send(1, "SET k v");
     for _ in 0..10 {
-        // What is held looks again each time, and finds another pause.
+        // A held command looks again each time, and finds another pause.
         server.send_together(0, &["CLIENT UNPAUSE", "CLIENT PAUSE 100000 WRITE"]);
     }
     server.ask(0, "CLIENT UNPAUSE");

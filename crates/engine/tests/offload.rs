@@ -344,7 +344,8 @@ fn expired_keys_go_by_themselves_wherever_they_are() {
     }
 }
 
-/// As in Redis: a replica that catches up meanwhile gets no news. To readers they are absent all the same.
+/// A pause keeps expired keys, as in Redis: a replica that catches up meanwhile gets no news. To readers the keys are
+/// absent all the same.
 #[test]
 fn a_pause_keeps_expired_keys_wherever_they_are() {
     for pause in [&["CLIENT PAUSE 600000 WRITE"][..], &["MULTI", "CLIENT PAUSE 600000 WRITE", "EXEC"]] {
@@ -362,7 +363,7 @@ fn a_pause_keeps_expired_keys_wherever_they_are() {
         while server.worker.expire(server.now_ms) {}
         for _ in 0..50 {
             server.worker.expire_in_base();
-            // What comes behind it on the pool.
+            // The read comes behind the expiry on the pool.
             assert_eq!(server.ask(0, "GET stays"), "$1 v", "{pause:?}");
             server.freeze();
         }

@@ -167,7 +167,7 @@ fn what_a_transaction_publishes_waits_for_its_record() {
         assert!(last(&server) > before);
         assert_eq!(server.heard_gate(1), last(&server), "{block:?}");
     }
-    // Also of what a block has only read.
+    // The gate counts also for what a block has only read.
     server.ask(0, "SET k x");
     server.ask(0, "MULTI");
     server.ask(0, "GET k");

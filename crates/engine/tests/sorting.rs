@@ -63,7 +63,7 @@ fn a_long_sort_reads_each_key_at_a_moment_of_its_own() {
     server.store.faults.hold_gets(true);
     server.send(0, "SORT l BY w_* GET w_* LIMIT 0 2");
     server.store.faults.wait_for_held_gets(1);
-    // It looks at its first key. Nobody else waits, not even for keys that it is going to look at.
+    // SORT looks at its first key. Nobody else waits, not even for keys that it is going to look at.
     assert_eq!(server.ask(1, "SET w_1050 -7"), "+OK");
     assert_eq!(server.ask(1, "GET w_1050"), "$2 -7");
     assert_eq!(server.ask(1, "LLEN l"), ":1100");
@@ -81,11 +81,11 @@ fn a_key_that_somebody_keeps_is_waited_for() {
     push_list(&mut server, "other");
     push_list(&mut server, "l");
     server.store.faults.hold_gets(true);
-    // It keeps its destination while it looks at its first cold key.
+    // The first SORT keeps its destination while it looks at its first cold key.
     server.send(1, "SORT other BY cold_* DESC STORE w_5");
     server.store.faults.wait_for_held_gets(1);
     server.send(0, "SORT l BY w_* GET w_* LIMIT 4 3");
-    // It gives up what it has found so far, and waits without a thread.
+    // The second SORT gives up what it has found so far, and waits without a thread.
     let begun = std::time::Instant::now();
     while server.info(2, "commands_waiting_for_locks") != "1" {
         assert!(begun.elapsed() < server::PATIENCE, "it waits for the key");
@@ -114,7 +114,7 @@ fn a_cold_key_is_read_while_somebody_keeps_its_lock() {
         server.ask(1, command);
     }
     server.send(1, "EXEC");
-    // It is found to be long, then it runs on the pool, and keeps its keys.
+    // The block is found to be long, then it runs on the pool, and keeps its keys.
     server.reply_so_far(1);
     begun.recv_timeout(server::PATIENCE).expect("it reads the list");
     assert_eq!(server.ask(2, "GET k"), "$1 1");

@@ -302,7 +302,7 @@ fn many_watched_keys_are_left_to_the_pool() {
     assert!(server.waits(0));
     assert_eq!(server.reply(0), "+OK");
     assert_eq!(server.info(1, "total_watched_keys"), "0");
-    // What was watched in one call or in many counts alike, and a few keys take no other thread.
+    // Keys that are watched in one call or in many count alike, and a few keys take no other thread.
     for first in 0..20 {
         server.send(0, &many("WATCH", first * 400, 400));
         assert!(!server.waits(0));

@@ -13,11 +13,11 @@ enum Sane {
     Kind,
     /// A text with all of these in it.
     Text(&'static [&'static str]),
-    /// This number or word.
+    /// The given number or word.
     Is(&'static str),
     /// A number in this range.
     Between(i64, i64),
-    /// So many elements or pairs at least, of the same kinds as redis-server's first.
+    /// At least so many elements or pairs, of the same kinds as redis-server's first.
     Many(usize),
     /// An error that begins so.
     Error(&'static str),

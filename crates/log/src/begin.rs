@@ -40,14 +40,14 @@ impl Log {
     }
 
     /// Goes on with the next history of the log of which this one is a copy. Where that log went through several
-    /// without a record, each is adopted in turn. It is on the disk when this returns. Blocks.
+    /// without a record, each is followed in turn. It is on the disk when this returns. Blocks.
     ///
     /// # Panics
     /// The history forks right behind the last record from the one that this log has.
     ///
     /// # Errors
     /// The log cannot be written or synced. It may be tried again.
-    pub fn adopt_history(&self, start: HistoryStart) -> Result<(), SyncError> {
+    pub fn follow_history(&self, start: HistoryStart) -> Result<(), SyncError> {
         let state = self.shared.state.lock();
         let current = state.start();
         if current == start {

@@ -146,7 +146,8 @@ impl Body {
         self.statement_of(database, total(text), |bytes| text.iter().for_each(|part| bytes.extend_from_slice(part)));
     }
 
-    /// As `statement`, of so many bytes, which `add` adds to the body.
+    /// Says in words of the writer's own what the other effects do: in `text_bytes` bytes, which `add` adds to the
+    /// body.
     ///
     /// # Panics
     /// The bytes are not as many.

@@ -51,7 +51,7 @@ pub struct Chunk {
 #[derive(Debug)]
 pub enum Cut {
     Chunk(Chunk),
-    /// There is no record that was asked for.
+    /// The log has no record that was asked for.
     UpToDate,
     /// The next record is gone; the log begins with the given one.
     Gap(Index),
@@ -89,7 +89,7 @@ impl Chunks {
                 None => match self.read()? {
                     Read::Record(pending) => pending,
                     Read::Gap(first) if chunk.is_none() => return Ok(Cut::Gap(first)),
-                    // It is told by the next call.
+                    // The next call tells of a gap.
                     Read::Gap(_) | Read::UpToDate => break,
                 },
             };

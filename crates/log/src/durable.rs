@@ -42,15 +42,15 @@ impl Durability {
     }
 }
 
-/// Whose word counts for a record to be confirmed.
+/// The word by which a record is confirmed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Asked {
-    /// This log's alone.
+    /// The word of this log alone.
     This = 0,
-    /// This log's, and that of others.
+    /// The word of this log, and that of others.
     Others = 1,
-    /// That of a consensus group alone: a quorum may have a record before this log does.
+    /// The word of a consensus group alone: a quorum may have a record before this log does.
     Group = 2,
 }
 

@@ -151,7 +151,7 @@ impl Queue {
         index
     }
 
-    /// As `append`, with the body already in a chunk of its own.
+    /// Appends a record whose body is already in a chunk of its own, and returns its index.
     pub(crate) fn append_long(&mut self, kind: Kind, time_ms: u64, body_crc: u32, charge: u64, long: Long) -> Index {
         self.leave_chunk();
         let index = self.last.next();

@@ -64,7 +64,7 @@ pub(crate) struct Survey {
     /// Position in `segments` of the first one that replay needs.
     pub replay_from: usize,
     pub cut: Option<Cut>,
-    /// There is an end file.
+    /// Whether there is an end file.
     pub has_end: bool,
 }
 

@@ -22,7 +22,7 @@ fn feed(leader: &Log, copy: &Log) {
         while through.is_none_or(|history| history != copy.history())
             && let Some(start) = ahead.pop()
         {
-            copy.adopt_history(start).unwrap();
+            copy.follow_history(start).unwrap();
         }
     };
     let mut reader = leader.reader(copy.last()).through(Through::Synced);
@@ -132,7 +132,7 @@ fn a_copy_has_the_same_records_at_the_same_indexes_whatever_stops() {
 fn a_copy_that_is_opened_to_go_on_by_itself_never_goes_on_in_a_history_of_another_log() {
     let follow = |rig: &mut Rig| rig.open_with(Index(0), |options| options.follows = true);
     let mut rig = Rig::new(5);
-    // It has led before, and stopped cleanly.
+    // The log has led before, and stopped cleanly.
     let first = rig.open();
     let next = first.sync(b"its own").next();
     assert_eq!(first.log.close(), Ok(Closed::Marked));
@@ -204,7 +204,7 @@ fn a_copy_refuses_a_record_that_does_not_come_next() {
 fn a_copy_refuses_a_history_that_forks_elsewhere() {
     let life = Rig::new(2).open();
     let origin = Origin::Fork(life.history, Index(9));
-    drop(life.log.adopt_history(HistoryStart { history: History([3; 20]), origin }));
+    drop(life.log.follow_history(HistoryStart { history: History([3; 20]), origin }));
 }
 
 #[test]

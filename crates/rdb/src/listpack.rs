@@ -45,7 +45,7 @@ impl<'a> Listpack<'a> {
 
     /// Returns the next element; `None` at the end, where the count is checked.
     #[inline]
-    #[allow(clippy::should_implement_trait)] // It fails.
+    #[allow(clippy::should_implement_trait)] // Reading may fail.
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
         let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
             return end(self.count, self.seen).map(|()| None);

@@ -189,7 +189,7 @@ impl<O: Output> Writer<O> {
 
     fn form(&mut self, form: Form) -> io::Result<()> {
         self.form = form;
-        // What is older than the version that is written anyway is written as that has it.
+        // A form that `VERSION` has is written as of that version.
         if form.version() > VERSION {
             self.version = self.version.max(form.version());
         }

@@ -35,7 +35,7 @@ impl<'a> Ziplist<'a> {
     }
 
     /// Returns the next element; `None` at the end, where the count and the place of the last one are checked.
-    #[allow(clippy::should_implement_trait)] // It fails.
+    #[allow(clippy::should_implement_trait)] // Reading may fail.
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
         let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
             return self.place.end(self.at as u64).map(|()| None);

@@ -41,7 +41,7 @@ impl<'a> Zipmap<'a> {
     }
 
     /// Returns the next field and its value; `None` at the end, where the count is checked.
-    #[allow(clippy::should_implement_trait)] // It fails.
+    #[allow(clippy::should_implement_trait)] // Reading may fail.
     pub fn next(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>, Damage> {
         if self.rest.first() == Some(&END) {
             return match (self.rest.len(), self.count) {

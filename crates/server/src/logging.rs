@@ -36,7 +36,7 @@ pub fn start(config: &Config) -> Result<Logging, String> {
 impl Logging {
     /// Logs messages that are at least as important as this, from now on.
     pub fn set_level(&self, level: LogLevel) {
-        // This fails only once the subscriber is gone, and the global one never goes.
+        // The level cannot be set once the subscriber is gone, but the global one never goes.
         let _ = self.level.modify(|filter| *filter = filter_of(level));
     }
 }

@@ -100,7 +100,8 @@ pub fn open(
     open_through(config, budget, follows, None, progress)
 }
 
-/// As `open`, without the log's records behind `keep`, if that is given.
+/// Opens the base and the store of `config.dir`, to lead or to follow a master; replays the log, without its records
+/// behind `keep`, if that is given.
 ///
 /// # Errors
 /// A text for people.

@@ -222,7 +222,7 @@ impl Writer {
     /// Tells the other side that nothing more comes; it may go on sending.
     pub fn finish(&self) {
         let shutdown = |socket: socket2::SockRef<'_>| socket.shutdown(std::net::Shutdown::Write);
-        // This fails only for a connection that has ended by itself.
+        // A shutdown fails only for a connection that has ended by itself.
         let _ = match self {
             Writer::Tcp(half) => shutdown(half.as_ref().into()),
             Writer::Unix(half) => shutdown(half.as_ref().into()),
@@ -235,7 +235,7 @@ impl Writer {
 
     /// Ends the connection at once, in both directions; a task that waits for it to be writable is woken.
     pub fn abort(&self) {
-        // This fails only for a connection that has ended by itself.
+        // A shutdown fails only for a connection that has ended by itself.
         let _ = match self {
             Writer::Tcp(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),
             Writer::Unix(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),

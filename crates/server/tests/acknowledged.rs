@@ -15,7 +15,7 @@ const GIVEN_UP: &str = "-NOREPLICAS Replicas have not acknowledged this in time.
 /// Long enough that no test sees it pass.
 const PATIENT: [&str; 4] = ["--replicas-to-ack", "1", "--replicas-to-ack-timeout", "0"];
 
-/// So short that a test may wait for it.
+/// Short enough that a test may wait for it.
 const SHORT: [&str; 4] = ["--replicas-to-ack", "1", "--replicas-to-ack-timeout", "200"];
 
 fn with(more: &[&'static str]) -> Vec<&'static str> {
@@ -43,7 +43,7 @@ fn a_reply_leaves_when_a_replica_has_what_it_depends_on() {
     let (mut writer, mut reader, mut third) = (master.client(), master.client(), master.client());
     writer.send(b"SET k v\r\n");
     wait_for_unacknowledged(&master);
-    // What was read, too, and what comes behind it; but no reply that depends on nothing.
+    // A reply to a read is held back, too, and all behind it; but no reply that depends on nothing.
     reader.send(b"GET k\r\nPING\r\n");
     third.send(b"DBSIZE\r\n");
     assert!(master.client().ask("INFO").contains("replicas_to_ack_state:in-time"));
@@ -61,7 +61,7 @@ fn a_reply_leaves_when_a_replica_has_what_it_depends_on() {
         assert_eq!(replica.client().ask("GET k"), format!("${}\r\n{text}\r\n", text.len()), "it was acknowledged");
     }
     assert_eq!(field(&mut writer, "replicas_to_ack_index"), field(&mut writer, "master_repl_offset"));
-    // It is asked anew at any time.
+    // Another number of replicas may be asked for at any time.
     assert_eq!(master.client().ask("CONFIG SET replicas-to-ack 2"), "+OK\r\n");
     writer.send(b"SET k two\r\n");
     wait_until("it is there", || replica.client().ask("GET k") == "$3\r\ntwo\r\n");
@@ -105,7 +105,7 @@ fn where_replicas_are_late_writes_are_refused_and_clients_that_wait_are_disconne
     writer.send(b"SET k v\r\nSET second v\r\n");
     assert_eq!(writer.rest(), GIVEN_UP);
     assert_eq!(master.client().ask("SET k w"), REFUSED);
-    // What replicas have is there to be read.
+    // Values that replicas have are there to be read.
     assert_eq!(reader.ask("GET old"), "$5\r\nvalue\r\n");
     reader.send(b"GET k\r\n");
     assert_eq!(reader.rest(), GIVEN_UP);

@@ -178,7 +178,7 @@ fn what_cannot_be_told_is_refused_or_named() {
     let mut in_block = server.client();
     assert_eq!(in_block.ask("MULTI"), "+OK\r\n");
     assert!(in_block.ask("CHANGES.FOLLOW $").contains("not allowed"));
-    // What was done while nothing was said is told as such, before and behind what is said.
+    // Changes that were made while nothing was said are told as such, before and behind those that are said.
     assert_eq!(client.ask("SET said 1"), "+OK\r\n");
     assert_eq!(client.ask("CONFIG SET change-stream no"), "+OK\r\n");
     assert_eq!(client.ask("SADD after x"), ":1\r\n");
@@ -189,7 +189,7 @@ fn what_cannot_be_told_is_refused_or_named() {
     assert_eq!(words_of(&follower.record()["changes"][0]), ["set", "said", "1"]);
     assert_eq!(follower.record()["unsaid"], true);
     assert_eq!(words_of(&follower.record()["changes"][0]), ["incr", "end"]);
-    // It is shown among the clients, and can be closed.
+    // A follower is shown among the clients, and can be closed.
     assert!(client.ask("CLIENT LIST").contains("cmd=changes.follow"));
     assert_eq!(client.ask("ACL SETUSER app on nopass +@all -@admin ~*"), "+OK\r\n");
     let mut app = server.client();

@@ -334,7 +334,7 @@ fn a_client_that_stops_reading_a_long_reply_is_closed() {
     assert_eq!(idles.ask("LINDEX list 0").len(), 5009);
     stops.send(b"LRANGE list 0 -1\r\n");
     wait_until("the reply is half out", || stops.has_reply());
-    // Its view was opened while it might be as old as usual: nobody but the look at clients finds it.
+    // The view was opened while it might be as old as usual: nobody but the look at clients finds it.
     assert_eq!(asker.ask("DEBUG SET-REPLY-AGE 0"), "+OK\r\n");
     wait_until("it is closed", || !lists(&mut asker, &stopped));
     assert!(lists(&mut asker, &idle), "a client without a reply under way stays");

@@ -199,7 +199,7 @@ fn a_client_that_says_so_reads_from_any_member() {
         ("EVAL_RO \"return redis.call('get',KEYS[1])\" 1 a", "$5\r\nvalue\r\n"),
         ("EVAL \"return redis.call('get',KEYS[1])\" 1 a", "$5\r\nvalue\r\n"),
         ("XREAD STREAMS stream 0", "*-1\r\n"),
-        // What writes goes to the leader.
+        // Calls that write go to the leader.
         ("SET a other", &moved(15495)),
         ("BLPOP list 0", &moved(12291)),
         ("EVAL \"#!lua\\nreturn 1\" 1 a", &moved(15495)),
@@ -220,7 +220,7 @@ fn a_client_that_says_so_reads_from_any_member() {
     wait_until("it waits", || group.client(other).info("blocked_clients") == "1");
     assert_eq!(writer.ask("XADD stream 1-1 f v"), "$3\r\n1-1\r\n");
     assert!(client.reply().contains("1-1"));
-    // What it watches changes by what its member applies.
+    // A key that the client watches changes by what its member applies.
     assert_eq!(client.ask("WATCH a"), "+OK\r\n");
     assert_eq!(writer.ask("SET a new"), "+OK\r\n");
     let mut second = reader(&group, other);
@@ -345,7 +345,7 @@ fn who_waits_for_keys_of_a_leader_is_sent_away_with_it() {
     let others = || group.up().filter(|at| *at != leader);
     wait_until("another one leads", || others().any(|at| raft(&mut group.client(at), "role") == "leader"));
     server.signal("CONT");
-    // What became of its call it cannot be told.
+    // The client cannot be told what became of its call.
     wait_until("its connection ends", || waiter.has_reply());
     let told = waiter.rest();
     assert!(told.is_empty() || told == DOWN, "{told}");

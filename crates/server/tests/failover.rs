@@ -98,7 +98,7 @@ fn a_replica_that_does_not_answer_leads_as_soon_as_it_does_and_its_master_waits_
         assert_eq!(client.ask(&forced), "+OK\r\n");
         wait_until("it is told", || field(&mut client, "master_failover_state") == "failover-in-progress");
         if breaks {
-            // It may have been told: until that is known nothing is written.
+            // The replica may have been told: until that is known nothing is written.
             assert_eq!(client.ask("CLIENT KILL TYPE replica"), ":1\r\n");
             wait_until("it has gone", || field(&mut client, "connected_slaves") == "0");
         }

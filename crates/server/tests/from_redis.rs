@@ -137,7 +137,7 @@ fn a_redis_is_followed_with_all_its_data_and_what_it_does_from_then_on() {
         assert_eq!(of_master.ask("PUBLISH news hello"), ":0\r\n");
         assert_eq!(of_master.ask("WAIT 1 10000"), ":1\r\n");
         equal(&mut of_master, &mut of_replica);
-        // What the fingerprint does not cover.
+        // Questions about what the fingerprint does not cover.
         for question in ["XPENDING stream group", "FUNCTION LIST", "TTL fading", "ZRANGE zset 0 -1 WITHSCORES"] {
             assert_eq!(of_replica.ask(question), of_master.ask(question), "{question}");
         }
@@ -202,7 +202,7 @@ fn who_leaves_its_redis_takes_writes_and_loads_all_when_it_comes_back() {
     of_master.ask("MSET a 1 b 2");
     let replica = replica_of(&master, &other, &DEBUG);
     let mut of_replica = replica.client();
-    // Its master will not say any more that it has expired.
+    // The master will not say any more that the key has expired.
     of_master.ask("DEBUG SET-ACTIVE-EXPIRE 0");
     of_master.ask("SET short v PX 100");
     wait_until("the key is there", || of_replica.ask("DBSIZE") == ":3\r\n");
@@ -392,7 +392,7 @@ fn masters_that_lie_or_go_lose_nothing_here() {
     for (lie, why) in lies {
         let mut link = master.accept();
         assert_eq!(link.asked, ("?".to_owned(), -1));
-        // It may have gone before it has heard all.
+        // The replica may have gone before it has heard all.
         let _ = std::io::Write::write_all(&mut link.socket, &lie);
         drop(link);
         wait_until(why, || field(&mut client, "master_link_error").contains(why));

@@ -52,7 +52,7 @@ fn a_replica_whose_disk_is_full_serves_what_it_has_and_goes_on_when_there_is_roo
     wait_until("it says so", || field(&mut reader, "master_link_error").contains("disk"));
     assert_eq!(reader.ask("STRLEN k0"), format!(":{}\r\n", 1 << 20));
     assert_eq!(client.ask("SET after 1"), "+OK\r\n");
-    // Its master has let it go by now, so that it needs room for a copy as well.
+    // The master has let its replica go by now, so that the replica needs room for a copy as well.
     disk.resize("size=1500m");
     wait_until("it has all", || reader.ask("GET after") == "$1\r\n1\r\n");
     is_equal(&master, &replica);

@@ -89,7 +89,7 @@ fn a_server_stops_while_its_port_changes() {
             })
             .collect();
         wait_until("all change the port", || changes.iter().all(|of| of.load(Ordering::Relaxed) > 5));
-        // It waits until the server has ended.
+        // Stopping waits until the server has ended.
         server.stop();
         for thread in changing {
             assert!(thread.join().expect("a client ends with the server") > 0);

@@ -224,7 +224,7 @@ fn false_target(gives: &'static [u8], closes: bool) -> (u16, JoinHandle<()>) {
         let (mut socket, _) = listener.accept().expect("somebody comes");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         let mut buffer = vec![0; 1 << 16];
-        // There is a request before there is a reply.
+        // A request comes before there is a reply.
         assert!(socket.read(&mut buffer).expect("something is sent") > 0);
         socket.write_all(gives).expect("it is taken");
         if closes {
@@ -355,7 +355,7 @@ fn an_exclusive_command_does_not_wait_for_a_target() {
 /// The keys are on the target then, and here: in both places, never in none.
 #[test]
 fn keys_stay_where_the_disk_has_no_room_for_their_removal() {
-    // Their names do not fit one segment of the log.
+    // The names of so many keys do not fit one segment of the log.
     const KEYS: usize = 12_000;
     let dir = TempDir::new();
     let Some(disk) = SmallDisk::mount(dir.path(), "size=128m") else { return };

@@ -56,7 +56,7 @@ fn slaveof_with_force_fetches_a_copy() {
     wait_for_link(&replica);
     is_equal(&master, &replica);
     assert_eq!(base(), copied);
-    // What the replica had is given up, whoever it follows.
+    // The replica gives up what it had, whoever it follows.
     let place = TempDir::new();
     let redis = redis(&place, &["--repl-diskless-sync-delay", "0"]);
     let mut of_redis = redis.client();

@@ -47,7 +47,7 @@ fn a_leader_without_a_quorum_answers_nothing() {
     assert_eq!(client.ask("SET key before"), "+OK\r\n");
     let mut waits = group.client(leader);
     (1..3).for_each(|more| group.kill((leader + more) % 3));
-    // It has not noticed yet: it runs the command, and does not say so.
+    // The leader has not noticed yet: it runs the command, and does not say so.
     assert_eq!(waits.try_ask("SET key after"), None, "what became of it cannot be known");
     let down = "-CLUSTERDOWN The cluster is down\r\n";
     wait_until("it serves nobody", || group.client(leader).ask("GET key") == down);
@@ -135,7 +135,7 @@ fn a_member_that_was_away_for_longer_than_the_log_reaches_gets_a_copy() {
     group.begin(away);
     wait_until("it has a copy", || raft(&mut group.client(away), "copies") == "1");
     group.settle();
-    // It is a member like any other: the group needs it now.
+    // The one that was away is a member like any other: the group needs it now.
     group.kill(3 - leader - away);
     assert_eq!(group.client(group.leader()).ask("EXISTS before"), ":0\r\n");
     group.begin(3 - leader - away);

@@ -28,7 +28,7 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream) {
 fn slow(to: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
-    // They end with the process of this test.
+    // The threads end with the process of this test.
     std::thread::spawn(move || {
         for from in listener.incoming().flatten() {
             let Ok(to) = TcpStream::connect(("127.0.0.1", to)) else { continue };

@@ -22,7 +22,7 @@ fn group(more: &[&'static str]) -> (Group, usize, Client<TcpStream>) {
 #[test]
 fn a_client_of_any_member_writes_and_reads() {
     let (group, leader, mut client) = group(&[]);
-    // What it says before goes with it.
+    // All that the client has said before goes with it.
     assert_eq!(client.ask("PING"), "+PONG\r\n");
     assert_eq!(client.ask("SELECT 3"), "+OK\r\n");
     assert_eq!(client.ask("CLIENT SETNAME from-afar"), "+OK\r\n");
@@ -81,7 +81,7 @@ fn reads_stay_with_a_client_that_is_content_with_them() {
     assert_eq!(client.ask("GET key"), "$5\r\nvalue\r\n");
     let mut beside = group.client((leader + 1) % 3);
     assert_eq!(raft(&mut beside, "proxied_clients"), "0");
-    // What waits here for messages stays here.
+    // A client that waits here for messages stays here.
     assert_eq!(beside.ask("HELLO 3").lines().next(), Some("%7"));
     assert!(beside.ask("SUBSCRIBE channel").starts_with(">3"));
     assert!(beside.ask("SET key other").starts_with("-MOVED "));

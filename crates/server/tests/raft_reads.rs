@@ -88,7 +88,7 @@ fn a_leader_whose_lease_is_over_says_nothing_old() {
         let server = group.servers[leader].as_ref().expect("it is up");
         server.signal("STOP");
         wait_until("all its threads stand still", || stands_still(server.pid()));
-        // It lies in the socket while others elect a leader, and is read when the lease is over.
+        // The call lies in the socket while others elect a leader, and is read when the lease is over.
         client.send(b"GET key\r\n");
         let mut next = None;
         wait_until("another one leads", || {

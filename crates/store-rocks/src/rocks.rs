@@ -295,7 +295,7 @@ impl Base for Rocks {
     fn checkpoint(&self, directory: &Path) -> Result<(), BaseError> {
         let open = self.handle.share()?;
         let checkpoint = Checkpoint::new(&open.db).map_err(base_error)?;
-        // There is nothing in RocksDB's memtable to flush first.
+        // RocksDB's memtable has nothing to flush first.
         checkpoint.create_checkpoint_with_log_size(directory, u64::MAX).map_err(base_error)
     }
 

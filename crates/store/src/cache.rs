@@ -183,7 +183,7 @@ impl RowCache {
             self.inner.replace(key, value.map(Value::from), true).is_ok()
         });
         if !replaced {
-            // This also kills the placeholder of a fill that read the base before this flush.
+            // A removal also kills the placeholder of a fill that read the base before this flush.
             self.inner.remove(&Asked { row, found: |_: &Stamp| {} });
         } else if Family::of(row) == Some(Family::Meta) && value.is_some() {
             self.has_flushed.store(true, Ordering::Relaxed);
@@ -234,7 +234,7 @@ impl RowCache {
     fn keep(&self, row: &[u8], value: &[u8], access: Access) {
         self.is_used.store(true, Ordering::SeqCst);
         self.inner.insert(CachedKey { row: row.into(), stamp: Stamp::new(access) }, Some(Value::from(value)));
-        // It was used, so that the cache does not take it for one that was seen once.
+        // The row counts as used, so that the cache does not take it for one that was seen once.
         if self.inner.get(&Asked { row, found: |_: &Stamp| {} }).is_some() {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }

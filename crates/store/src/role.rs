@@ -17,7 +17,7 @@ pub(crate) enum Role {
 
 /// The store follows, or is to be closed because it shall.
 const FOLLOWS: u8 = 1;
-/// There are too few replicas.
+/// The store has too few replicas.
 const NO_REPLICAS: u8 = 2;
 /// Another store is about to lead in the place of this one.
 const HANDS_OVER: u8 = 4;

@@ -48,7 +48,7 @@ fn what_does_not_come_next_is_refused_and_changes_nothing() {
     is_refused(follower.follow(&Record { index: next.index.next(), ..next }, &NoReaders));
     is_refused(follower.follow(&Record { index: last, ..next }, &NoReaders));
     for origin in [Origin::Nothing, Origin::Fork(History([8; 20]), last), Origin::Fork(history, last.next())] {
-        is_refused(follower.adopt_history(HistoryStart { history: History([7; 20]), origin }));
+        is_refused(follower.follow_history(HistoryStart { history: History([7; 20]), origin }));
     }
     pair.feed();
     holds(&pair.follower, &pair.model, 1);
@@ -235,7 +235,7 @@ fn facts_are_those_of_one_moment_on_every_node_and_after_every_death() {
         for (name, value) in changes {
             txn.put_fact(name.as_bytes(), value.map(str::as_bytes)).expect("small");
         }
-        // Its own changes are seen by the transaction alone, as far as they are not taken back.
+        // A transaction's own changes are seen by it alone, as far as they are not taken back.
         let here = txn.savepoint();
         txn.put_fact(b"undone", Some(b"x")).expect("small");
         assert!(txn.facts().get(b"undone").is_some());

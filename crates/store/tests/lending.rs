@@ -66,7 +66,7 @@ fn what_the_memtable_does_not_use_is_lent_until_it_does() {
     let stretches = figure(&machine, "base_stretches_bytes_max");
     assert!(stretches <= MIB / 2, "little of it, as long as nothing is kept: {stretches}");
     assert_eq!(bound(&machine) + stretches, MIB + figure(&machine, "row_cache_lent_bytes"));
-    // What is written comes back before it is too late: a look is due by half of the room that is left.
+    // Lent room comes back before it is too late: a look is due by half of the room that is left.
     let mut most = 0;
     for number in 0..4000 {
         put(&machine, &format!("key:{number}"), &[7; 1000]);

@@ -422,7 +422,7 @@ pub fn write(
     payload: &[&[u8]],
 ) -> Result<()> {
     if before != Some(after) {
-        settle(txn, key, before, Some(after))?;
+        update_counters_and_rows(txn, key, before, Some(after))?;
     }
     put(txn, key, after, payload)
 }
@@ -480,7 +480,7 @@ fn row_of(header: &Header, payload: Value) -> Value {
 
 /// Removes the key: two or three rows, whatever its size.
 pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, before: &Header) -> Result<()> {
-    settle(txn, key, Some(before), None)?;
+    update_counters_and_rows(txn, key, Some(before), None)?;
     Ok(txn.delete_meta(key)?)
 }
 
@@ -540,7 +540,7 @@ pub(crate) const PATCH_FROM_BYTES: usize = 256;
 /// Gives the key this deadline, or none; the value stays.
 pub fn set_deadline(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, deadline_ms: Option<u64>) -> Result<()> {
     let after = Header { deadline_ms, ..entry.header };
-    settle(txn, key, Some(&entry.header), Some(&after))?;
+    update_counters_and_rows(txn, key, Some(&entry.header), Some(&after))?;
     match deadline_ms {
         Some(deadline) if entry.header.deadline_ms.is_some() && entry.row.len() >= PATCH_FROM_BYTES => {
             Ok(txn.patch_meta(key, 2, &deadline.to_be_bytes(), entry.row.len() as u32)?)
@@ -562,9 +562,9 @@ pub fn rename(
     txn.move_access(from, to);
     // Without its object, the old name gives up everything but the owner row, which the new name then writes.
     let left = Header { object: None, ..entry.header };
-    settle(txn, from, Some(&left), None)?;
+    update_counters_and_rows(txn, from, Some(&left), None)?;
     txn.delete_meta(from)?;
-    settle(txn, to, to_before, Some(&entry.header))?;
+    update_counters_and_rows(txn, to, to_before, Some(&entry.header))?;
     note_longer(txn, to, to_before, &entry.header);
     if to_before.is_some() {
         // The old value of the name is gone, as in Redis.
@@ -596,7 +596,12 @@ fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> 
 }
 
 /// Moves the counters, the deadline rows and the owner row of a key from its header `before` to its header `after`.
-fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Option<&Header>) -> Result<()> {
+fn update_counters_and_rows(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    before: Option<&Header>,
+    after: Option<&Header>,
+) -> Result<()> {
     let types = (before.map(Header::type_of), after.map(Header::type_of));
     if types.0 != types.1 {
         if let Some(was) = types.0 {

@@ -94,7 +94,7 @@ fn copy_rows(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, object: Object, t
         loop {
             let rows = txn.scan(&at, &until, STEP_ROWS)?;
             if rows.len() == STEP_ROWS {
-                // There are more rows than the count says: consumer groups of a stream have rows, too.
+                // The count does not tell of all rows: consumer groups of a stream have rows, too.
                 txn.long()?;
             }
             for (row, value) in &rows {

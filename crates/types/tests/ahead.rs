@@ -79,7 +79,7 @@ fn a_guess_finds_the_elements_of_a_list_by_their_indexes() {
         assert_eq!(found(Wanted::Index(at)), Some(1), "{at}");
         assert_eq!(found(Wanted::Index(-1 - at)), Some(1), "{at}");
     }
-    // There are no such places, and nothing has a name.
+    // The list has no such places, and its elements have no names.
     for wanted in [Wanted::Index(600), Wanted::Index(-601), Wanted::Index(i64::MIN), Wanted::Named(b"element:000")] {
         assert_eq!(found(wanted), None, "{wanted:?}");
     }

@@ -42,9 +42,11 @@ const FIELDS: u32 = 1_200;
 type Strings = (&'static str, u32);
 const STRINGS: [Strings; 2] = [("many", 600), ("few", 300)];
 
-/// So many reads of each kind, so many of them while records came in, and as many looks at the base alone.
+/// Reads of each kind, at least.
 const READS_MIN: u64 = 40;
+/// Reads while records came in, and looks at the base alone: of either at least so many.
 const MET_MIN: u64 = 40;
+/// Records that came in, at least.
 const RECORDS_MIN: u64 = 300;
 /// More rounds than that say that readers do not come to read.
 const ROUNDS_MAX: u64 = 20_000;
@@ -409,7 +411,7 @@ impl Readers<'_> {
         assert!(number(&mut txn, EMPTIED, "filled") >= 0, "it is emptied and filled in one record");
     }
 
-    /// As an event loop reads a single key: without its lock, unless the key is under way.
+    /// Reads a single key as an event loop does: without its lock, unless the key is under way.
     fn single(&self, random: &mut Random) {
         // Databases are not exchanged meanwhile.
         let _held = self.lock(&[]);

@@ -134,7 +134,7 @@ fn a_count_is_kept_in_memory_and_the_value_stays() {
         add(&mut db, b"h", &more);
         assert_eq!(kept(&mut db), None);
         assert!(count(&mut db, b"h") > counted);
-        // What nobody else sees yet is counted anew, and told to nobody.
+        // A change that nobody else sees yet is counted anew, and the count is told to nobody.
         let before = kept(&mut db);
         let third: Vec<String> = (0..elements).map(|number| format!("third:{number}")).collect();
         db.run(|txn| {

@@ -728,7 +728,7 @@ fn idempotent_ids_are_those_of_the_model() {
             }
         }
         db.check();
-        // What is over goes with those that come.
+        // IDs whose time is over go with those that come.
         db.now_ms += 1_000_000;
         for n in 0..40 {
             let now_ms = db.now_ms;

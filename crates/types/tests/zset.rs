@@ -518,7 +518,7 @@ fn what_is_left_of_a_set_among_many_elements_that_were_taken_is_copied() {
         assert_eq!(objects.len(), 2, "it needs no tree any more, and gets rid of what was taken");
         db.check();
         for round in 0..3 {
-            // Its rows are in the base: what is taken from now on leaves something behind.
+            // The set's rows are in the base: what is taken from now on leaves something behind.
             db.reopen();
             for n in 1000 + 400 * round..1400 + 400 * round {
                 add(&mut db, b"q", &[pair(n)]);

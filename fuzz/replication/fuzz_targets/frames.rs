@@ -1,4 +1,4 @@
-//! What a peer in replication may send: frames, and the manifest of a copy. What may not happen is in
+//! The frames that a peer in replication may send, and the manifest of a copy. What may not happen is in
 //! `haypile_replication::testing::check_bytes`, which an ordinary seeded test runs as well.
 #![no_main]
 

@@ -27,9 +27,9 @@ pub struct Listed {
 /// Why a place did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaceError {
-    /// There is no such object.
+    /// The place has no such object.
     Missing(String),
-    /// There is such an object already.
+    /// The place has such an object already.
     Exists(String),
     /// Another reason, for people. It may pass.
     Failed(String),

@@ -200,7 +200,7 @@ impl Place for Objects {
         let answer = async { self.store.get_opts(&path, options).await?.bytes().await };
         match self.wait(answer, name) {
             Ok(bytes) => Ok(bytes.to_vec()),
-            // There is no range of an object without bytes.
+            // An object without bytes has no range.
             Err(PlaceError::Failed(why)) if why.contains("416 Range Not Satisfiable") => Ok(Vec::new()),
             Err(error) => Err(error),
         }

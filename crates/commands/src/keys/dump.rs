@@ -68,7 +68,7 @@ impl Dump {
         // Until the reply counts what it holds.
         let mut room = txn.room();
         let measured = match string::length_of(key, &entry) {
-            // Its bytes are counted without being read.
+            // A long string's bytes are counted without being read.
             Ok(length) if length > string::LONG_FROM_BYTES => {
                 writer.begin_string(length).map_err(transfer::unwritten)?;
                 writer.skip(length).and_then(|()| writer.measured())

@@ -130,7 +130,7 @@ pub fn remove(txn: &mut Txn, name: &[u8]) -> Result<()> {
     if key::delete(txn, &key)? {
         txn.on_event(event::GENERIC, "del", &key);
     }
-    // Also of one that has expired meanwhile.
+    // A key that has expired meanwhile is stated as deleted, too.
     statement::state_deletion(txn, name);
     Ok(())
 }

@@ -150,7 +150,7 @@ fn stats(host: &mut dyn Host, _args: Args) -> Result<Reply> {
     ];
     for (database, keys, _) in &databases {
         if *keys > 0 {
-            // There is no table of all keys in memory: databases cost what their cached rows do.
+            // No table in memory has all keys: databases cost what their cached rows do.
             let overhead = ["overhead.hashtable.main", "overhead.hashtable.expires", "overhead.hashtable.slot-to-keys"];
             fields
                 .push((Reply::bulk(format!("db.{database}")), Reply::Map(overhead.map(|name| bytes(name, 0)).into())));

@@ -319,7 +319,7 @@ impl ClusterFacts {
         let (fails, link) = if *is_linked { ("", "connected") } else { (",fail?", "disconnected") };
         let master = self.leader().filter(|_| !is_leader).map_or_else(|| "-".to_owned(), |leader| self.name_of(leader));
         let slots = if *is_leader { " 0-16383" } else { "" };
-        // There is no bus: members talk by the port of clients.
+        // Members have no bus: they talk by the port of clients.
         let place = format!("{host}:{port}@{port}");
         format!("{} {place} {myself}{role}{fails} {master} 0 0 {} {link}{slots}", self.name_of(node), self.epoch)
     }

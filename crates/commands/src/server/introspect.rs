@@ -214,7 +214,7 @@ fn command_list(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let selects: Box<dyn Fn(&Entry) -> bool> = match args.len() {
         2 => Box::new(|_| true),
         5 if !args.is(2, "FILTERBY") => return Err(Error::Syntax),
-        // There are no modules.
+        // No command is a module's.
         5 if args.is(3, "MODULE") => Box::new(|_| false),
         5 if args.is(3, "ACLCAT") => {
             let category = Category::named(filter);

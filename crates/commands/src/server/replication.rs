@@ -82,7 +82,8 @@ fn replicaof(host: &mut dyn Host, args: Args) -> Result<Answer> {
     Ok(Answer::ok(Act::Follow(Some((host, port)))))
 }
 
-/// As REPLICAOF; with FORCE, as Pika takes it, the data are the master's copy, whatever there is here.
+/// Follows a master, or none, like REPLICAOF. With FORCE, as in Pika, the master's copy takes the place of all data
+/// here.
 fn slaveof(host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.len() == 3 {
         return replicaof(host, args);

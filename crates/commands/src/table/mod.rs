@@ -103,9 +103,9 @@ pub struct Subscribes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Databases {
     Selected,
-    /// Also those whose numbers are these arguments.
+    /// The selected one, and those whose numbers are these arguments.
     Arguments(&'static [usize]),
-    /// Also the one whose number stands behind this word, if it is there.
+    /// The selected one, and the one whose number stands behind this word, if it is there.
     Keyword(&'static str),
     All,
 }
@@ -271,7 +271,7 @@ impl Arity {
         Self { least: count, exact: false, spare: 0 }
     }
 
-    /// As many, or up to `spare` more, of which Redis knows nothing.
+    /// Returns the arity of `count` arguments, or up to `spare` more, of which Redis knows nothing.
     pub const fn exactly_or_more(count: u16, spare: u16) -> Self {
         Self { least: count, exact: true, spare }
     }

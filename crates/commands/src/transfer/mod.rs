@@ -283,7 +283,7 @@ impl Receiver {
         let (bytes, is_new) = match part {
             Part::String(bytes) | Part::Element(bytes) => (bytes.len(), self.maker.add(txn, key, bytes)?),
             Part::Scored(member, score) => (member.len(), self.maker.add_scored(txn, key, member, score)?),
-            // As if it had come to its end here.
+            // A field that has expired counts as one that came to its end here.
             Part::Field { deadline_ms: Some(deadline), .. } if deadline <= txn.expiry_ms() => (0, true),
             Part::Field { field, value, deadline_ms } => {
                 (field.len() + value.len(), self.maker.add_field(txn, key, field, value, deadline_ms)?)

@@ -89,17 +89,17 @@ impl<'s> Client<'s> {
         let function = |txn: &mut Txn, args: Args| match run {
             Body::Txn(function) => function(txn, args),
             Body::Wait(function) => function(txn, args).map(Tried::at_once),
-            // There is no network here: only what is refused before it is needed.
+            // Cases have no network: a migration is refused before one is needed.
             Body::Migrate(parse) => parse(args).map(|migration| panic!("{migration:?} wants a network")),
             _ => panic!("cases use commands on data only"),
         };
         let mut pins = Pins::default();
         let mut mode = Mode::Memory;
-        let (mut loads, mut alone) = (0, false);
+        let (mut loads, mut is_exclusive) = (0, false);
         loop {
             let call = Call { now_ms: self.now_ms, seed: self.seed, database: self.database, mode, pins: Some(&pins) };
             let mut txn = self.store.begin(TxnBuffers::default(), call);
-            if alone {
+            if is_exclusive {
                 txn.set_exclusive();
             }
             let mut result = function(&mut txn, args);
@@ -121,7 +121,7 @@ impl<'s> Client<'s> {
                 Ok(reply) => return reply,
                 Err(Error::Stop(Stop::Long)) => mode = Mode::Disk,
                 // Nobody else is here.
-                Err(Error::Stop(Stop::NeedsLocks)) => alone = true,
+                Err(Error::Stop(Stop::NeedsLocks)) => is_exclusive = true,
                 Err(Error::Stop(Stop::WouldBlock)) => {
                     mode = if loads < 3 { Mode::Load } else { Mode::Disk };
                     loads += 1;
@@ -159,7 +159,7 @@ impl Shown {
                 Shown::List(pairs.into_iter().flat_map(|(key, value)| [Shown::of(key), Shown::of(value)]).collect())
             }
             Reply::Set(elements) => Shown::List(elements.into_iter().map(Shown::of).collect()),
-            // What is encoded already, or comes in pieces, is read as a client would.
+            // A reply that is encoded already, or comes in pieces, is read as a client would.
             other => Shown::of(as_client_reads(other)),
         }
     }

@@ -59,7 +59,7 @@ fn docs_pika_md_says_what_takes_the_place_of_each_setting() {
             rows.iter().any(|(names, text)| names == &[name] && text.starts_with(&format!("`{}`", row.name)));
         assert!(is_there, "| `{name}` | `{}` |", row.name);
     }
-    // What the page says is a setting of Redis or of ours is one.
+    // Each name that the page gives as a setting of Redis or of ours is one.
     for (_, text) in table::pika::INSTEAD {
         let named = text.split('`').skip(1).step_by(2).filter_map(|code| code.split(' ').next());
         for name in named.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')) {

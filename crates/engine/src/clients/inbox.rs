@@ -42,7 +42,7 @@ pub(crate) enum Notice {
     /// A line for all clients in MONITOR, encoded.
     Line(Arc<Payload>),
     Close(u64),
-    /// This session's user may have lost channels that it is subscribed to.
+    /// The user of the session with this number may have lost channels that the session is subscribed to.
     Recheck(u64),
     /// The values that this session, or one that it hears for, has kept of these keys count no more; those of all keys,
     /// if none are named. It depends on the record `gate`.

@@ -41,7 +41,7 @@ pub struct State {
     pub authenticated: bool,
     /// The user that the client acts as.
     pub(crate) user: Arc<User>,
-    /// Its place among the user's clients. None until it has logged in, or while all are taken.
+    /// The client's place among those of its user. None until the client has logged in, or while all are taken.
     pub(crate) seat: Option<Arc<Seat>>,
     pub replies: Replies,
     pub no_evict: bool,
@@ -229,7 +229,7 @@ pub(crate) struct Pending {
     /// Keys that it needs beyond what its arguments say, as an earlier run has found.
     pub more: Vec<Lacking>,
     /// The next run is exclusive, whatever its arguments say.
-    pub alone: bool,
+    pub needs_exclusion: bool,
     /// Runs on the I/O pool that lacked keys.
     pub lacked: u32,
 }
@@ -641,7 +641,7 @@ impl Pending {
             exclusive: false,
             slowed: false,
             more,
-            alone: false,
+            needs_exclusion: false,
             lacked: 0,
         })
     }

@@ -120,11 +120,12 @@ impl WorkerState {
             Some(End::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
             Some(End::Deposed) => Error::text(CLUSTERDOWN).into_reply(),
             Some(End::Follows) => {
-                // As in Redis, its connection ends, too.
+                // As in Redis, the client's connection ends, too.
                 session.state.closing = true;
                 Error::text(FOLLOWS).into_reply()
             }
-            // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
+            // The client's connection is about to end. Or somebody is about to serve it: the look that comes then finds
+            // out.
             end @ (Some(End::Gone) | None) => {
                 let not_before = if is_paused { in_ms(PAUSED_LOOK_MS) } else { None };
                 let left = waiter.looked_at_next(not_before).filter(|_| !is_over && end.is_none());

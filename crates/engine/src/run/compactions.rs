@@ -64,10 +64,10 @@ struct Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
     Begin,
-    /// Its hours are over.
+    /// The compaction's hours are over.
     Hold,
     GoOn,
-    /// Its hours were taken away.
+    /// The compaction's hours were taken away.
     GiveUp,
 }
 
@@ -114,7 +114,7 @@ impl Schedule {
             return Decision::GoOn;
         }
         if look.is_compacting {
-            // What has not been done in the hours of another day is done now.
+            // A compaction that was not finished in the hours of another day goes on now.
             self.day = self.has_hours.then_some(began_on);
             return Decision::GoOn;
         }

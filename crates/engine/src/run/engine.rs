@@ -213,7 +213,7 @@ impl Engine {
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();
-        // They may be other data.
+        // The store may have other data than the one before.
         self.invalidate_all(StoreGate::default());
         // Sessions whose replies are held back may have looked while there was no store.
         self.blocked.look_again();

@@ -64,7 +64,7 @@ impl WorkerState {
                 return Turn { consumed: 0, commands: 0, next };
             }
             if session.state.tracker.is_some() {
-                // They come before the next reply, however many of these have to wait.
+                // Deferred messages come before the next reply, however many replies have to wait.
                 session.push_deferred(out);
             }
         }

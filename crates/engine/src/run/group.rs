@@ -32,7 +32,7 @@ pub enum Leader {
     Unknown,
     /// Another one, at this address.
     At(String),
-    /// This one, and clients are served.
+    /// The member here; clients are served.
     Here,
 }
 
@@ -128,7 +128,7 @@ impl Drop for Order {
 
 /// The member that the server is, as the engine needs it.
 pub trait Member: Send + Sync {
-    /// There are orders.
+    /// Tells the member that there are orders.
     fn on_orders(&self);
 
     /// A read is to be made beside the leader: returns the round that it waits for.
@@ -290,7 +290,7 @@ impl GroupFacts {
         };
         let mut nodes: Vec<Node> = self.members.iter().map(node).collect();
         if !nodes.iter().any(|node| node.is_self) {
-            // This server waits until the group takes it in.
+            // A server that is no member yet waits until the group takes it in.
             nodes.push(Node { id: self.node_id, is_self: true, ..Node::default() });
         }
         nodes.sort_unstable_by_key(|node| node.id);
@@ -303,9 +303,9 @@ impl GroupFacts {
 pub(crate) enum Runner {
     /// Any: the call rests on no data.
     Any,
-    /// This one, which does not lead: the call reads, and its client is content with the data here.
+    /// The member here, which does not lead: the call reads, and its client is content with the data here.
     Beside,
-    /// This one, as the leader: the reply has to wait for a proof of that.
+    /// The member here, as the leader: the reply has to wait for a proof of that.
     Leader,
     /// Another one, which this error names.
     Other(String),
@@ -439,7 +439,7 @@ impl Engine {
     /// Has clients' transactions make records: entries of `term` from `first` on. All records have been applied.
     pub fn lead_group(&self, term: u64, first: u64) -> Result<(), String> {
         let _data = lock(&self.replication.data);
-        let _alone = self.hold_exclusion();
+        let _exclusion = self.hold_exclusion();
         let store = self.store().ok_or("the data are not loaded")?;
         store.lead_group(term, first);
         Ok(())

@@ -126,8 +126,8 @@ mod schedules {
 
     const THREADS: usize = 3;
 
-    /// As many jobs as there are threads, handed over by two event loops, some together: each job ends only when all
-    /// have begun. If a thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
+    /// Two event loops hand over a job for each thread, some together: each job ends only when all have begun. If a
+    /// thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
     #[test]
     fn no_thread_sleeps_while_there_is_a_job() {
         let scenario = || {

@@ -99,7 +99,7 @@ impl Engine {
     fn close_largest_of(&self, seat: &Seat, bytes_max: u64) {
         let filter = ClientFilter { user: Some(seat.usage.user.to_vec()), ..ClientFilter::default() };
         let _one = lock(&seat.usage.closing);
-        // Those that were closed before are not found any more.
+        // Clients that were closed before are not found any more.
         let mut clients = self.clients.find(&filter, 0);
         clients.retain(|client| client.footprint.may_be_closed());
         clients.sort_by_key(|client| Reverse(client.footprint.bytes()));

@@ -18,9 +18,9 @@ const EXCHANGES_MAX: usize = 32;
 #[derive(Default)]
 pub(crate) struct Movers {
     state: Mutex<State>,
-    /// There is an exchange to be begun, or none will come any more.
+    /// Notified when an exchange is to be begun, or when none will come any more.
     begun: Condvar,
-    /// The timekeeper has something to look at.
+    /// Notified when the timekeeper has something to look at.
     due: Condvar,
 }
 

@@ -40,7 +40,7 @@ const LACKED_MAX: u32 = 2;
 
 /// Something for the pool to do.
 pub(crate) struct Job {
-    /// Whose event it becomes.
+    /// The session whose event the outcome becomes.
     pub session: u64,
     pub inbox: Arc<Inbox>,
     pub task: Task,
@@ -217,7 +217,7 @@ impl Task {
 
     fn group(&self) -> Group {
         match self {
-            // These tasks only read, and hold no key lock.
+            // Loads only read, and hold no key lock.
             Task::Load(..) | Task::Ahead(..) => Group::Load,
             Task::Piece(..) => Group::Piece,
             Task::Run(..) | Task::Watch(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => Group::Run,
@@ -296,7 +296,7 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
     pending.loads += 1;
     pending.long = matches!(ran.reply, Err(Stop::Long));
     let is_too_many = ran.missing.len() > CLAIMS_MAX;
-    pending.add_keys(ran.missing, ran.alone || is_too_many);
+    pending.add_keys(ran.missing, ran.needs_exclusion || is_too_many);
     // An event loop would have to take all of their stripes.
     pending.long |= pending.more.len() > FEW_KEYS;
     ran.pins
@@ -413,8 +413,8 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
         }
         Err(Stop::NeedsLocks) => {
             guest.pending.lacked += 1;
-            let alone = ran.alone || guest.pending.lacked > LACKED_MAX;
-            guest.pending.add_keys(ran.missing, alone);
+            let needs_exclusion = ran.needs_exclusion || guest.pending.lacked > LACKED_MAX;
+            guest.pending.add_keys(ran.missing, needs_exclusion);
             guest.pending.turn = Turn::Newcomer;
             guest.state = before;
             guest.again()();

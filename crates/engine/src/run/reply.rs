@@ -35,7 +35,7 @@ impl Engine {
         session.depend_on(gate.min(self.store().map_or(Index(0), |store| store.log().last())));
     }
 
-    /// As `depend`, for a reply that was made earlier.
+    /// Has the session's replies from now on wait for the record of a reply that was made earlier.
     pub(crate) fn depend_on_earlier(&self, session: &mut Session, gate: StoreGate) {
         if gate.version == self.store_version() {
             return self.depend(session, gate.index);

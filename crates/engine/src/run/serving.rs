@@ -245,7 +245,7 @@ impl<'a> Service<'a> {
         if waiter.release() {
             self.engine.dismiss(waiter);
         }
-        // Its time may be over, too.
+        // The waiter's time may be over, too.
         waiter.wake();
     }
 }

@@ -32,7 +32,7 @@ impl WorkerState {
         }
     }
 
-    /// As `show_changes`, for a command that has ended earlier.
+    /// Makes true for everybody else what a command has changed that has ended earlier.
     pub(crate) fn show_earlier_changes(&mut self, engine: &Engine, session: &mut Session, gate: StoreGate) {
         if session.state.changed {
             self.show_all_changes(engine, session, gate);
@@ -54,7 +54,7 @@ impl WorkerState {
             }
         }
         if engine.refresh_user(&mut session.state) {
-            // What it has subscribed to just now may be among what it must not hear.
+            // Channels that the client has subscribed to just now may be among those that it must not hear.
             self.inbox.notify(Notice::Recheck(session.id));
         }
         let state = &session.state;

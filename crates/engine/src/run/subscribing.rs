@@ -57,7 +57,8 @@ impl WorkerState {
         engine.refresh_user(&mut session.state);
         let asked = Requested { entry, args: Args::from(words.as_args()), database: session.state.database };
         if asked.check(&session.state.user).is_err_and(|denied| denied.reason == Reason::Channel) {
-            // As if it had lost the right to all of its names once it had subscribed to them.
+            // The connection ends as if the client had lost the right to all of its names once it had subscribed to
+            // them.
             return Next::Close;
         }
         let state = &mut session.state;
@@ -76,7 +77,7 @@ impl WorkerState {
 
     /// Ends some more subscriptions of clients that have gone; whether there are others left.
     pub(crate) fn end_departed(&mut self, engine: &Engine) -> bool {
-        // As many as begin meanwhile, and more: they do not pile up where clients come and go faster.
+        // More end than begin meanwhile: subscriptions do not pile up where clients come and go faster.
         let mut left = NAMES_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
         while left > 0
             && let Some(departed) = self.departed.front_mut()

@@ -313,10 +313,10 @@ impl WorkerState {
             }
             Err(Stop::NeedsLocks) => {
                 pending.needs_locks = true;
-                pending.alone |= ran.alone;
+                pending.needs_exclusion |= ran.needs_exclusion;
                 pending.more.extend(ran.missing);
                 // A dry run finds all keys that a script comes to, not only the first one.
-                if pending.work.has_script(&engine.table) && !pending.alone {
+                if pending.work.has_script(&engine.table) && !pending.needs_exclusion {
                     return self.hold(engine, session, pending, Deferral::Load);
                 }
                 session.waiting = Waiting::Here(pending);

@@ -54,13 +54,13 @@ pub(crate) struct Ran {
     /// Keys whose locks it lacked; of a dry run, those of the calls of its scripts.
     pub missing: Vec<Lacking>,
     /// Whether the run has to be an exclusive one.
-    pub alone: bool,
+    pub needs_exclusion: bool,
 }
 
 impl Pending {
     /// Adds keys that a run has found.
-    pub fn add_keys(&mut self, keys: Vec<Lacking>, alone: bool) {
-        self.alone |= alone;
+    pub fn add_keys(&mut self, keys: Vec<Lacking>, needs_exclusion: bool) {
+        self.needs_exclusion |= needs_exclusion;
         let before = self.more.capacity();
         self.more.extend(keys);
         self.bytes += (self.more.capacity() - before) * size_of::<Lacking>();
@@ -74,7 +74,7 @@ impl Pending {
         for Lacking { hash, exclusive } in &self.more {
             needs.claims.add(*hash, if *exclusive { Hold::Exclusive } else { Hold::Shared });
         }
-        needs.exclusive |= self.alone;
+        needs.exclusive |= self.needs_exclusion;
         if needs.exclusive {
             needs.claims.clear();
         }
@@ -236,8 +236,8 @@ impl Work {
         missing.extend(found.keys.into_iter().map(|(hash, exclusive)| Lacking { hash, exclusive }));
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
         drop(service);
-        let (pins, gate, alone) = (txn.take_pins(), engine.gate_at(txn.gate()), found.alone);
-        Ran { reply, gate, buffers: txn.finish(), pins, called, waiter, missing, alone }
+        let (pins, gate, needs_exclusion) = (txn.take_pins(), engine.gate_at(txn.gate()), found.needs_exclusion);
+        Ran { reply, gate, buffers: txn.finish(), pins, called, waiter, missing, needs_exclusion }
     }
 
     /// Runs the command or the block; `awaited` says what a command waits for that has found nothing.

@@ -165,7 +165,7 @@ impl Worker {
         &self.state.inbox
     }
 
-    /// This event loop's numbers.
+    /// The numbers of this event loop.
     #[inline]
     pub fn counters(&self) -> &Counters {
         self.engine.counters(self.state.index)

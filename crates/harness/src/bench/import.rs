@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> Result<bool> {
 /// Writes a file as redis-server does, without compression and without a checksum.
 fn write_file(path: &Path, keys: u64) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    // These bytes are the database, and how many keys it has (as 64 bits), none with a deadline.
+    // Behind the header come the database and how many keys it has (as 64 bits), none with a deadline.
     out.write_all(b"REDIS0010\xfe\x00\xfb\x81")?;
     out.write_all(&keys.to_be_bytes())?;
     out.write_all(&[0])?;

@@ -42,7 +42,7 @@ fn offset(a: &mut Arguments) -> Vec<u8> {
 
 fn place(a: &mut Arguments) -> u64 {
     match a.random.below(10) {
-        // These offsets are around the ends of the first chunks.
+        // Offsets around the ends of the first chunks.
         0 if a.large => a.random.between(1, 4) * 16_384 * 8 + a.random.below(64) - 32,
         1 if a.large => a.random.below(24 << 20),
         2..=3 => a.random.below(5000),

@@ -171,7 +171,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "7.2 prints as few digits of a score as say which number it is; 7.0 prints 17",
         applies: |command, theirs, ours| {
             let is_about_scores = command[0].first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'z'));
-            // Its positions are numbers in a script with RESP3.
+            // The positions of GEOPOS are numbers in a script with RESP3.
             (is_about_scores || is(command, &["geopos"])) && same_numbers(theirs, ours)
         },
     },

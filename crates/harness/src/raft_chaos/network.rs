@@ -155,7 +155,7 @@ impl Links {
                 self.relays.iter().filter(|((from, _), _)| *from == node).for_each(|(_, relay)| relay.slow_down(delay));
             }
             Network::Namespaces if delay.is_zero() => {
-                // There may be no queue to take away.
+                // The node may have no queue to take away.
                 let _ = run("tc", &format!("-n node{node} qdisc del dev eth0 root"));
             }
             Network::Namespaces => {

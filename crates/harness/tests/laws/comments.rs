@@ -1,4 +1,4 @@
-//! A comment fits its line, and a doc comment names its subject: who reads it has not read the one before.
+//! A comment fits its line and names its subject: who reads it has not read the one before.
 
 use crate::source::{comments, crates, files, names};
 use std::fs;
@@ -7,26 +7,35 @@ use std::fs;
 const COLUMNS_MAX: usize = 120;
 
 /// Openings of a doc comment that name no subject, or lean on a neighbour that may move.
-const VAGUE: &[&str] = &["What", "The same", "Of those", "Who", "It", "They", "Those"];
+const VAGUE: &[&str] = &[
+    "What", "The same", "Of those", "Who", "It", "They", "Those", "This", "That", "These", "Its", "Their", "As",
+    "Also", "There", "Whose",
+];
 
-/// Returns the lines of a file at which a doc comment begins with a vague opening.
+/// Openings of a comment inside of code that name no subject.
+const VAGUE_IN_CODE: &[&str] = &["It", "They", "What", "This", "That", "Those", "These", "Its"];
+
+/// Returns the lines of a file at which a comment begins with a vague opening.
 fn vague(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
-    let mut before = None;
+    let mut before = (0, false);
     for (line, comment) in comments(text) {
-        let Some(doc) = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!")) else { continue };
-        if before.is_none_or(|before| before + 1 < line) && is_vague(doc.trim_start()) {
+        let doc = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!"));
+        let Some(prose) = doc.or_else(|| comment.strip_prefix("//")) else { continue };
+        let openings = if doc.is_some() { VAGUE } else { VAGUE_IN_CODE };
+        if before != (line - 1, doc.is_some()) && begins_with(prose.trim_start(), openings) {
             found.push(line);
         }
-        before = Some(line);
+        before = (line, doc.is_some());
     }
     found
 }
 
-fn is_vague(doc: &str) -> bool {
+/// Returns whether a text begins with one of these openings, and the last word of it ends there.
+fn begins_with(prose: &str, openings: &[&str]) -> bool {
     let is_end =
         |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || matches!(letter, '\'' | '-'));
-    VAGUE.iter().any(|opening| doc.strip_prefix(opening).is_some_and(is_end))
+    openings.iter().any(|opening| prose.strip_prefix(opening).is_some_and(is_end))
 }
 
 /// Returns the lines of a file that are too wide and hold a comment.
@@ -52,7 +61,7 @@ fn check(find: fn(&str) -> Vec<usize>, advice: &str) {
 }
 
 #[test]
-fn a_doc_comment_begins_with_its_subject() {
+fn a_comment_begins_with_its_subject() {
     check(vague, "name the subject and a verb (\"Returns\", \"The options of SCAN\"):");
 }
 
@@ -64,8 +73,9 @@ fn a_comment_fits_its_line() {
 #[test]
 fn openings_are_told_from_words_that_begin_like_them() {
     let text = "//! It is.\n\n/// Items.\n/// What follows a beginning.\nfn f() {}\n/// What.\n/// Who.\nfn g() {}\n// They.\n\
-                let x = \"\n/// Those\n\";\n/// \"What\" is quoted.\n/// Whoever.\n\n    ///  The same, indented.\n";
-    assert_eq!(vague(text), [1, 6, 16]);
+                let x = \"\n/// Those\n\";\n/// \"What\" is quoted.\n/// Whoever.\n\n    ///  The same, indented.\n\
+                fn h() {} // This.\n// That follows.\n/// As.\nfn i() {\n    // As in Redis.\n    // It follows.\n}\n";
+    assert_eq!(vague(text), [1, 6, 9, 16, 17, 19]);
 }
 
 #[test]

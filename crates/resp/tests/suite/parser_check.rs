@@ -14,7 +14,7 @@ pub const CHOICE_BYTES: usize = 3;
 pub enum Step {
     /// More bytes are needed.
     Wait,
-    /// This many bytes without a command.
+    /// A number of bytes without a command.
     Empty(usize),
     /// A command: its size and arguments.
     Command(usize, Vec<Vec<u8>>),

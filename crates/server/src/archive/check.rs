@@ -63,7 +63,7 @@ impl Check<'_> {
                 named.insert((hole.after, hole.history), hole);
             }
             let Some(history) = lane.chain.starts().last().map(|start| start.history) else { continue };
-            // What is left of a history that another one continues is part of that one's way.
+            // The rest of a history that another one continues is part of the other one's way.
             let goes_on = catalog
                 .lanes
                 .values()

@@ -27,7 +27,7 @@ impl Position {
     /// Returns the place of its history in a chain, and the record there; None where the chain does not go through it.
     pub fn in_chain(&self, chain: &Chain) -> Option<(usize, Index)> {
         let at = chain.position(self.history)?;
-        // What lies behind the place where the chain left the history is another one's.
+        // Records behind the place where the chain left the history are another history's.
         Some((at, self.through.min(chain.end(at))))
     }
 

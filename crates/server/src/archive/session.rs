@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
         let store = self.archiver.engine.store().ok_or("the data are not open")?;
         let log = store.log();
         let oldest = Index(log.stats().first.0.saturating_sub(1));
-        // What an archive has beyond the log is another server's, which this one follows.
+        // Records that an archive has beyond the log are another server's, which this one follows.
         let wanted = reached.unwrap_or(oldest).min(log.last());
         let (hold, through) = match log.hold_after(wanted) {
             Some(hold) => (hold, wanted),

@@ -99,7 +99,7 @@ impl Attempt<'_> {
         let at = {
             let store = engine.store().ok_or_else(|| Error::other("the data are not open"))?;
             match self.wants_copy() {
-                // As of a server that has nothing.
+                // The position of a server that has nothing.
                 true => Position { history: History([0; 20]), index: Index(0) },
                 false => Position { history: store.history(), index: store.log().last() },
             }
@@ -179,7 +179,7 @@ impl Attempt<'_> {
             tail::save(&store, shared, &dir).map_err(Error::other)?;
         }
         let mut put = Ok(());
-        let adopted = engine.adopt_copy(&mut || {
+        let adopted = engine.put_copy(&mut || {
             // Until the copy is marked, the data are what they were: they are opened again then.
             put = match self.goes_on() {
                 true => datadir::mark_incoming(&dir)?,
@@ -263,7 +263,7 @@ impl<'a> Records<'a> {
             match frame {
                 Frame::Record(_) => {}
                 Frame::History(start) => {
-                    attempt.when_there_is_room(at, acknowledger, || at.store.adopt_history(start))?;
+                    attempt.when_there_is_room(at, acknowledger, || at.store.follow_history(start))?;
                     *history = Some(start.history);
                 }
                 Frame::Heartbeat { written, confirmed, time_ms, .. } => {
@@ -277,7 +277,7 @@ impl<'a> Records<'a> {
                         (upstream.heard, upstream.master_last) = (Some(Instant::now()), written);
                         if last >= written {
                             upstream.current = Some(Instant::now());
-                            // It has not been lying here.
+                            // The heartbeat has not been lying here: its time is the master's of now.
                             upstream.clock_skew_ms = Some(skew_ms(time_ms));
                         }
                     });

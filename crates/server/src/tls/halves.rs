@@ -75,7 +75,7 @@ impl Reader {
                 let taken = feed(&mut session, &self.rest)?;
                 self.rest.drain(..taken);
                 if self.rest.is_empty() {
-                    // It may have been long.
+                    // The rest may have been long.
                     self.rest = Vec::new();
                 }
                 continue;

@@ -93,7 +93,7 @@ fn feed(session: &mut Connection, bytes: &[u8]) -> io::Result<usize> {
         match session.read_tls(&mut rest) {
             Ok(0) => break,
             Ok(_) => {}
-            // What it has decrypted has to be read first.
+            // Bytes that the session has decrypted have to be read first.
             Err(error) if error.kind() == ErrorKind::Other => break,
             Err(error) => return Err(error),
         }

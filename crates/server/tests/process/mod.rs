@@ -246,7 +246,7 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
-    /// As `ask`; None where the connection ends instead.
+    /// Sends an inline command and reads its whole reply; None where the connection ends instead.
     pub fn try_ask(&mut self, command: &str) -> Option<String> {
         self.socket.write_all(format!("{command}\r\n").as_bytes()).ok()?;
         let mut bytes = Vec::new();

@@ -204,7 +204,7 @@ impl Node {
         for name in self.process.list(&dir).expect("a log has a directory") {
             self.process.remove(&dir.join(name)).expect("it is there");
         }
-        // What was removed does not come back, whatever takes its name.
+        // A removed file does not come back, whatever takes its name.
         self.process.sync_dir(&dir).expect("nothing is broken");
         copy.log.into_iter().for_each(|(path, bytes)| self.disk.replace(&path, bytes));
         Node::start(self.disk.clone(), copy.open_base, self.change, None)
@@ -295,7 +295,7 @@ pub fn feed(leader: &Store, follower: &Store, locks: &dyn RecordLocks) {
         while through.is_none_or(|history| history != follower.log().history())
             && let Some(start) = ahead.pop()
         {
-            follower.adopt_history(start).expect("nothing is broken");
+            follower.follow_history(start).expect("nothing is broken");
         }
     };
     let mut reader = leader.log().reader(last).through(Through::Synced);

@@ -90,7 +90,7 @@ pub(crate) struct Below<'b> {
 
 /// Where the base's rows behind those in hand are.
 enum More<'b> {
-    /// There are none.
+    /// No rows are left in the base.
     None,
     Cursor(Box<dyn Cursor + 'b>),
     /// The base is to be asked again.

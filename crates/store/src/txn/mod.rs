@@ -212,7 +212,7 @@ pub struct Txn<'s> {
     unstated: Vec<Unstated>,
     /// The command that runs has nothing to say of what it does.
     is_silent: bool,
-    /// There were too many statements.
+    /// The transaction had too many statements.
     is_unsaid: bool,
     /// The rows that a run in `Mode::Load` has read.
     pins: Option<Box<Pins>>,
@@ -460,7 +460,7 @@ impl<'s> Txn<'s> {
     /// Returns the newest record whose effects this transaction has read.
     pub fn gate(&self) -> Index {
         let (store, gate) = (self.store, self.gate.get());
-        // What the base has is on the disk here, and perhaps nowhere else. Looked at behind all reads: a flush may have
+        // The base's rows are on the disk here, and perhaps nowhere else. Looked at behind all reads: a flush may have
         // ended in between.
         let asks = self.has_read.get() && store.log.asks_others();
         // In a group what is read needs a proof even where there is nothing: it rests on the first record at least.
@@ -497,13 +497,13 @@ impl<'s> Txn<'s> {
     /// afterwards.
     #[inline]
     pub fn end(&mut self) -> TxnBuffers {
-        self.settle();
+        self.release_objects();
         self.overlay.clear();
         TxnBuffers { overlay: std::mem::take(&mut self.overlay) }
     }
 
     /// Ends the issued ids, and hands objects without an owner to the reclaimer.
-    fn settle(&mut self) {
+    fn release_objects(&mut self) {
         if !self.issued.is_empty() {
             // The ids of a dry run are none that the store has given out.
             if !self.is_dry_run() {
@@ -523,6 +523,6 @@ impl<'s> Txn<'s> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        self.settle();
+        self.release_objects();
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn check_rows(
         Tag::ListRows => list::check_rows(payload, rows, report),
         Tag::ZsetRows => zset::check_rows(payload, rows, report),
         Tag::Stream => stream::check_rows(payload, rows, report),
-        // These forms have no object, so no rows.
+        // Inline and packed forms have no object, so no rows.
         Tag::StringInline | Tag::HashPacked | Tag::SetPacked | Tag::ListPacked | Tag::ZsetPacked => Ok(()),
     }
 }

@@ -231,7 +231,7 @@ impl Directory {
             range = self.rebalance(txn, number, parent, at)?;
             with = self.split(range.clone().map(|at| self.nodes[&parent].entries[at].link).collect());
         }
-        self.settle_root(txn)
+        self.grow_or_shrink_root(txn)
     }
 
     /// Joins a node that was changed with one beside it if its size asks for that; returns which of the parent's
@@ -287,7 +287,7 @@ impl Directory {
     }
 
     /// Gives a root with too many entries a new root above it, and removes a root with a single child.
-    fn settle_root(&mut self, txn: &mut Txn<'_>) -> Result<()> {
+    fn grow_or_shrink_root(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         loop {
             let number = self.root;
             let root = &self.nodes[&number];

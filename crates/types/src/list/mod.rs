@@ -260,7 +260,7 @@ impl List {
 
     /// Returns the number of elements.
     #[inline]
-    #[allow(clippy::len_without_is_empty)] // There is no empty list.
+    #[allow(clippy::len_without_is_empty)] // No list is empty.
     pub fn len(&self) -> u64 {
         match &self.form {
             Form::Packed(packed) => packed.len() as u64,

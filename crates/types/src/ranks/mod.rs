@@ -256,7 +256,7 @@ impl Ranks {
     }
 
     /// Removes a tree that has stayed although there are few elements.
-    pub fn settle(&mut self, txn: &mut Txn<'_>, count: u64) -> Result<()> {
+    pub fn clear_if_few(&mut self, txn: &mut Txn<'_>, count: u64) -> Result<()> {
         if self.is_there() && is_few(count) { self.clear(txn) } else { Ok(()) }
     }
 
@@ -395,7 +395,7 @@ impl Ranks {
 
     /// Writes a node whose entries have changed: `counts` are those with another count, `replaced` those that are cut
     /// or to be joined with others.
-    #[allow(clippy::too_many_arguments)] // They are all that is known of a node.
+    #[allow(clippy::too_many_arguments)] // All of them are facts of a node.
     fn restructure(
         &mut self,
         txn: &mut Txn<'_>,

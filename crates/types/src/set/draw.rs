@@ -72,7 +72,7 @@ pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, set: Set) -> Result<(Value, u64)> {
             return Ok((member, left));
         }
         txn.delete_row(&row_of(txn, &rows, &member))?;
-        set::settle(txn, key, &set, left, &[])?;
+        set::write_or_remove(txn, key, &set, left, &[])?;
         return Ok((member, left));
     }
     let packed = set.packed()?;
@@ -270,7 +270,7 @@ pub fn pop_sample(
                 }
             }
         }
-        set::settle(txn, key, set, left, &[])?;
+        set::write_or_remove(txn, key, set, left, &[])?;
         return Ok(None);
     }
     // The remaining members become a new set, which may have any number of rows.

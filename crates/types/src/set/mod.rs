@@ -297,7 +297,7 @@ fn longest_of_rows(txn: &mut Txn<'_>, rows: &Rows) -> Result<usize> {
 }
 
 /// Writes the meta row of a set that has members, in either form.
-#[allow(clippy::too_many_arguments)] // What a set is, and what it was.
+#[allow(clippy::too_many_arguments)] // All of them say what a set is, and what it was.
 pub(crate) fn write(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -352,13 +352,13 @@ pub fn remove<'m>(
         }
     }
     if left < set.count {
-        settle(txn, key, set, left, &entries)?;
+        write_or_remove(txn, key, set, left, &entries)?;
     }
     Ok((set.count - left, left))
 }
 
 /// Writes the rest of a set that lost members, or removes the key.
-pub(crate) fn settle(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set, left: u64, entries: &[u8]) -> Result<()> {
+pub(crate) fn write_or_remove(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set, left: u64, entries: &[u8]) -> Result<()> {
     let header = set.header();
     match left {
         0 => key::remove(txn, key, header),

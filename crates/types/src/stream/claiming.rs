@@ -157,7 +157,7 @@ impl Edit<'_> {
                 }
             }
             if !found.is_full {
-                // What is claimed from now on was delivered later.
+                // Entries that are claimed from now on were delivered later.
                 self.group.state.oldest_ms = Some(found.fresh_ms.min(txn.now_ms()));
                 return Ok(());
             }

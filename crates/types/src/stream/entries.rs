@@ -265,11 +265,11 @@ impl Stream {
         for id in ids {
             first_is_gone |= self.remove_one(txn, id)? && id == self.head.first;
         }
-        self.settle_first(txn, first_is_gone)?;
+        self.update_first(txn, first_is_gone)?;
         Ok(before - self.head.count)
     }
 
-    /// Removes an entry and returns whether there was one. `settle_first` is to follow.
+    /// Removes an entry and returns whether there was one. `update_first` is to follow.
     pub(super) fn remove_one(&mut self, txn: &mut Txn<'_>, id: StreamId) -> Result<bool> {
         if !self.has(txn, id)? {
             return Ok(false);
@@ -281,7 +281,7 @@ impl Stream {
     }
 
     /// Says which entry is the first one now, after the removal of some.
-    pub(super) fn settle_first(&mut self, txn: &mut Txn<'_>, first_is_gone: bool) -> Result<()> {
+    pub(super) fn update_first(&mut self, txn: &mut Txn<'_>, first_is_gone: bool) -> Result<()> {
         if self.head.count == 0 {
             self.head.first = StreamId::MIN;
         } else if first_is_gone {

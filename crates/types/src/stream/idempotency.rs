@@ -86,7 +86,7 @@ impl ProducersState {
 pub struct ProducerState {
     /// The number by which its idempotent IDs are found.
     pub number: u32,
-    /// Its idempotent IDs, with those whose time is over; at least one.
+    /// How many idempotent IDs the producer has, with those whose time is over; at least one.
     pub ids: u32,
     /// None of them is of an older entry.
     pub from: StreamId,

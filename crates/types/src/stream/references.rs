@@ -24,7 +24,7 @@ pub enum Policy {
 /// The outcome of the removal of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// There was no such entry, or none that was pending where only such ones are asked for.
+    /// The stream has no such entry, or none that was pending where only such ones are asked for.
     Missing,
     Removed,
     /// A group still refers to the entry.
@@ -183,7 +183,7 @@ impl Stream {
             outcomes.push(if was_there || own.is_some() { Outcome::Removed } else { Outcome::Missing });
         }
         references.save(txn, key)?;
-        self.settle_first(txn, first_is_gone)?;
+        self.update_first(txn, first_is_gone)?;
         Ok(outcomes)
     }
 }

@@ -78,7 +78,7 @@ impl Stream {
         references.save(txn, key)?;
         let first_is_gone = removed > 0 && !self.has(txn, self.head.first)?;
         self.head.count -= removed;
-        self.settle_first(txn, first_is_gone)?;
+        self.update_first(txn, first_is_gone)?;
         Ok(removed)
     }
 
@@ -94,7 +94,7 @@ impl Stream {
             Bound::Length(length) => length,
             Bound::Id(_) => 0,
         };
-        // What a group has not read, nothing removes; nor what comes behind.
+        // Under the policy `Acked` an entry stays that a group has not read, and so do all behind it.
         let read = references.read_by_all().filter(|_| trim.policy == Policy::Acked);
         let until = match trim.bound {
             Bound::Length(_) => Some(StreamId::MAX),

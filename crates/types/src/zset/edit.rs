@@ -412,7 +412,7 @@ impl LargeEdit {
             if self.copy(txn, key, before, deadline_ms)? {
                 return Ok(());
             }
-            self.large.ranks.settle(txn, self.large.head.count)?;
+            self.large.ranks.clear_if_few(txn, self.large.head.count)?;
         }
         self.large.write(txn, key, before, deadline_ms)
     }

@@ -53,7 +53,7 @@ impl Called {
         Called::between(statistics, entry, args, reply, started, statistics.clock.now())
     }
 
-    /// As `new`, for a command that ended at this moment.
+    /// Returns a command of a block that began at `started` and ended at `ended`.
     pub fn between(
         statistics: &Statistics,
         entry: &Entry,

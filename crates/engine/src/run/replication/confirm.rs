@@ -41,7 +41,7 @@ impl Engine {
         self.look_at_confirmations_by(&self.settings.config());
     }
 
-    /// As `look_at_confirmations`, by settings that are about to come into force.
+    /// Looks how long records have been waiting for replicas, by settings that are about to come into force.
     pub fn look_at_confirmations_by(&self, config: &Config) {
         let Some(store) = self.store() else { return };
         if config.replication.replicas_to_ack == 0 || store.follows() {

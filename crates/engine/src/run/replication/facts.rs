@@ -301,7 +301,7 @@ mod tests {
             (2, 5, Online, [15, 15]),
             // Replica 1 once more: its former connection has not ended yet.
             (1, 5, Online, [18, 18]),
-            // Its records are of another store.
+            // Replica 3's records are of another store.
             (3, 3, Online, [99, 99]),
             (4, 5, SendCopy, [99, 99]),
         ];

@@ -48,7 +48,8 @@ impl Engine {
         self.change_master(master, |_| true)
     }
 
-    /// As `set_master`, if the condition is met by the present master; else nothing happens.
+    /// Follows another master, or none, if the present one meets the condition; else nothing happens. Returns whether
+    /// that is a change.
     pub(crate) fn change_master(&self, master: Option<Master>, condition: impl Fn(Option<&Master>) -> bool) -> bool {
         self.change_upstream(master.map(Upstream::new), condition)
     }

@@ -25,7 +25,7 @@ impl Engine {
         let client = Arc::new(Client::of_server(id, 0, peer, self.now_ms(), server, command));
         client.show_names(names);
         self.clients.add(client.clone());
-        // Its user may have been removed before it was shown.
+        // The server's user may have been removed before the server was shown.
         if let Some(user) = &names.user
             && self.users().get(user).is_none()
         {

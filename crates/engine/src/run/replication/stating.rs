@@ -21,7 +21,7 @@ impl Engine {
             return Err("the data are another server's".into());
         }
         // A run that has begun before this says nothing; it has its index when this has come to its turn.
-        let _alone = self.hold_exclusion();
+        let _exclusion = self.hold_exclusion();
         store.begin_to_state();
         Ok(store.log().last())
     }

@@ -30,7 +30,7 @@ pub const SETS_PERCENT: u64 = 20;
 pub enum Pace {
     /// Each connection asks as soon as it has its reply.
     Closed,
-    /// So many requests a second arrive at random moments, whatever the server does.
+    /// Requests arrive at random moments, so many a second, whatever the server does.
     Rate(f64),
 }
 

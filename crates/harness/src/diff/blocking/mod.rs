@@ -184,7 +184,7 @@ impl Party {
             let owes = must_answer.is_some_and(|number| self.is_blocked(number));
             let is_quiet = !owes && blocked(&mut self.admin)? == outstanding && (!kills || self.all_are_known()?);
             if is_quiet {
-                // These replies were written before the server said how many are blocked.
+                // Replies that are heard now were written before the server said how many are blocked.
                 for (connection, heard) in self.connections.iter_mut().zip(&mut heard) {
                     connection.hear(self.port, heard)?;
                 }

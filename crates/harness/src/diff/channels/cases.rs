@@ -264,7 +264,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
         blocks: *a.random.pick(&[0, 10, 30]),
     };
     if a.random.percent(30) {
-        // What a block has changed is told when it has ended, also of keys that it has read afterwards.
+        // The changes of a block are told when it has ended, also those of keys that it has read afterwards.
         mood = Mood { listening: 5, speaking: 5, tracking: 45, blocks: 0 };
     }
     let mut sequence = vec![Step::Channels];

@@ -28,7 +28,7 @@ pub enum Need {
     Cuts,
     SmallDisks,
     Clocks,
-    /// There is one node only, whose data may be put back by a backup.
+    /// The system has one node only, whose data may be put back by a backup.
     Alone,
 }
 

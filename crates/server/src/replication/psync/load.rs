@@ -162,7 +162,7 @@ fn adopt(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
     let incoming = datadir::incoming_dir(dir);
     look(&incoming).map_err(|why| Error::new(ErrorKind::InvalidData, format!("what was loaded is damaged: {why}")))?;
     let mut put = Ok(());
-    let adopted = engine.adopt_copy(&mut || {
+    let adopted = engine.put_copy(&mut || {
         // Until the copy is marked, the data are what they were: they are opened again then.
         put = match attempt.goes_on() {
             true => datadir::mark_incoming(dir)?,
