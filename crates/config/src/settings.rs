@@ -163,7 +163,9 @@ impl Settings {
     pub fn rewrite(&self, file: &std::path::Path, users: impl FnOnce() -> Vec<Vec<u8>>) -> Result<(), String> {
         // The values are taken after an earlier rewriting has ended: the last one writes the newest.
         let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (values, users) = (self.state().values.clone(), users());
+        let values = self.state().values.clone();
+        // Without the lock of the state: whoever makes them looks at the configuration.
+        let users = users();
         rewrite::replace(file, |old| rewrite::rewritten(old, &values, &users)).map_err(|error| os_text(&error))
     }
 

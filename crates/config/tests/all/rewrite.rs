@@ -199,3 +199,17 @@ fn a_file_that_is_gone_is_made_and_one_that_cannot_be_made_is_an_error() {
     std::fs::create_dir_all(&file).unwrap();
     assert_eq!(settings.rewrite(&file, Vec::new), Err("Is a directory".into()));
 }
+
+#[test]
+fn who_makes_the_lines_of_users_waits_for_nobody() {
+    let scratch = Scratch::new();
+    let file = scratch.write("a.conf", "timeout 5\n");
+    let settings = start(&file);
+    let users = || {
+        let changes = std::thread::scope(|scope| scope.spawn(|| settings.set(&[(b"timeout", b"6")])).join());
+        assert!(changes.unwrap().is_ok_and(|changes| !changes.is_empty()));
+        vec![format!("user of-{} on", settings.config().timeout_s).into_bytes()]
+    };
+    settings.rewrite(&file, users).unwrap();
+    assert!(std::fs::read_to_string(&file).unwrap().contains("user of-6 on\n"));
+}
