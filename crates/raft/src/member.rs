@@ -122,19 +122,18 @@ fn founding_or(founding: &Members, told: Option<Arc<[u8]>>) -> Result<Configurat
     read.ok_or_else(|| damaged("the data do not say who the members are"))
 }
 
-/// Checks that data which have all through record `applied` go on with these entries of a log.
+/// Checks that data which have all through record `applied` go on with a log of the records from `first` to `last`. The
+/// data may end within an entry: the rest of it is in the log then, and it is no change of the members, which is one
+/// record.
 ///
 /// # Errors
-/// The log ends before, or its first whole entry comes later: changes of the members in between would be unknown.
-fn check_data(entries: &Entries, last: Index, applied: Index) -> Result<(), Fault> {
-    let before = entries.end_of(entries.first() - 1).expect("that before the first is there");
+/// The log ends before, or begins later: changes of the members in between would be unknown.
+fn check_data(first: Index, last: Index, applied: Index) -> Result<(), Fault> {
     if applied > last {
         return Err(damaged(format!("the log ends with record {last}, and the data have all through {applied}")));
     }
-    if applied < before {
-        return Err(damaged(format!(
-            "the log goes on behind record {before}, and the data have all through {applied}"
-        )));
+    if applied.next() < first {
+        return Err(damaged(format!("the log begins with record {first}, and the data have all through {applied}")));
     }
     Ok(())
 }
@@ -152,7 +151,7 @@ impl<M: Machine> Member<M> {
         mut random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Member<M>, Fault> {
         let mut entries = survey(&machine)?;
-        check_data(&entries, machine.log().last(), machine.applied())?;
+        check_data(machine.log().stats().first, machine.log().last(), machine.applied())?;
         let applied = entries.whole_at(machine.applied());
         let Vote { term, vote } = ballot.vote();
         let newest = entries.term_of(entries.last()).unwrap_or_default();
@@ -724,11 +723,12 @@ mod tests {
 
     #[test]
     fn data_that_lack_what_the_log_forgot_are_noticed() {
-        let entries = Entries::new(1, 5, Index(9));
-        assert_eq!(check_data(&entries, Index(9), Index(9)), Ok(()));
-        for (last, applied) in [(9, 8), (9, 0), (8, 9)] {
-            let checked = check_data(&entries, Index(last), Index(applied));
-            assert!(matches!(checked, Err(Fault::Damaged(_))), "{last} {applied}");
+        let checked = |first, last, applied| check_data(Index(first), Index(last), Index(applied));
+        for (first, last, applied) in [(1, 0, 0), (1, 9, 0), (5, 9, 4), (5, 9, 7), (5, 9, 9), (10, 9, 9)] {
+            assert_eq!(checked(first, last, applied), Ok(()), "{first} {last} {applied}");
+        }
+        for (first, last, applied) in [(5, 9, 3), (5, 9, 0), (5, 8, 9), (10, 9, 8)] {
+            assert!(matches!(checked(first, last, applied), Err(Fault::Damaged(_))), "{first} {last} {applied}");
         }
     }
 }
