@@ -528,6 +528,7 @@ impl Engine {
         self.open_again(Reload::Base, false, &mut || {
             // A failure without a change is told behind the opening of what is there.
             done = between()?;
+            self.watches.on_replaced();
             Ok(())
         })?;
         done
