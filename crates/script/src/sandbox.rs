@@ -147,17 +147,47 @@ fn add_guards(lua: &Lua, host: &Table) -> Result<()> {
     host.raw_set("wrong", lua.create_function(wrong)?)
 }
 
-/// Counts the quantifiers of a pattern, and `%b` and `%1` to `%9`, which go over bytes again as quantifiers do. A class
-/// in brackets counts its characters, too: there are no more than this.
+/// Counts the quantifiers of a pattern, and `%b` and `%1` to `%9`, which go over bytes again as quantifiers do. As in Lua,
+/// a quantifier stands behind a character or a class; elsewhere, and within brackets, it is a character.
 fn quantifiers(pattern: &[u8]) -> usize {
-    let (mut count, mut bytes) = (0, pattern.iter());
-    while let Some(byte) = bytes.next() {
-        count += usize::from(match byte {
-            b'%' => matches!(bytes.next(), Some(b'b' | b'1'..=b'9')),
-            byte => b"*+-?".contains(byte),
-        });
+    let (mut count, mut at, mut may_repeat) = (0, 0, false);
+    while let Some(byte) = pattern.get(at) {
+        at += 1;
+        may_repeat = match byte {
+            b'%' => {
+                let escaped = pattern.get(at).copied().unwrap_or_default();
+                count += usize::from(matches!(escaped, b'b' | b'1'..=b'9'));
+                at += if escaped == b'b' { 3 } else { 1 };
+                !matches!(escaped, b'b' | b'f' | b'1'..=b'9')
+            }
+            b'[' => {
+                at = end_of_class(pattern, at);
+                true
+            }
+            b'*' | b'+' | b'-' | b'?' if may_repeat => {
+                count += 1;
+                false
+            }
+            b'(' | b')' => false,
+            b'^' if at == 1 => false,
+            _ => true,
+        };
     }
     count
+}
+
+/// Returns where a class in brackets ends that begins before `at`, or the pattern, whose error Lua finds.
+fn end_of_class(pattern: &[u8], mut at: usize) -> usize {
+    at += usize::from(pattern.get(at) == Some(&b'^'));
+    let begin = at;
+    while let Some(byte) = pattern.get(at) {
+        match byte {
+            b']' if at > begin => return at + 1,
+            b'%' => at += 2,
+            _ => at += 1,
+        }
+    }
+    pattern.len()
 }
 
 fn add_random(lua: &Lua, host: &Table, random: &Rc<RefCell<Random>>) -> Result<()> {

@@ -373,6 +373,9 @@ fn the_server_is_asked_before_what_nothing_interrupts() {
     asks("return cmsgpack.unpack(cmsgpack.pack(string.rep('x', 10)))", "$10 xxxxxxxxxx", 0);
     asks("return string.gsub('abc', 'b', '%1')", "$3 abc", 0);
     asks("return string.find('192.168.100.200', '^(%d+)%.(%d+)%.(%d+)%.(%d+)$')", ":1", 0);
+    asks("return string.find('2024-01-15', '(%d+)-(%d+)-(%d+)')", ":1", 0);
+    asks("return string.find('some_key-of:16+1', '^[]a-zA-Z0-9_:%]*?+-]+$')", ":1", 0);
+    asks("return string.find('a-*b', '^()a[^%-]?*+(-+)')", "$-1", 0);
     asks("return string.find(string.rep('(', 2000), '%b()')", "$-1", 1);
     asks("return string.find(string.rep('a', 2e4), '^[' .. string.rep('b', 1e4) .. ']')", "$-1", 1);
     asks("return string.find(string.rep('a', 16), string.rep('a?', 16) .. string.rep('a', 16))", ":1", 1);
