@@ -157,7 +157,8 @@ impl Presence {
             let (mut own, mut empty) = (None, None);
             for way in ways {
                 match way.load(Ordering::Acquire) {
-                    held if held & !MARKS == place.print => own = Some((way, held)),
+                    held if held == print => return,
+                    held if held & !MARKS == place.print => own = own.or(Some((way, held))),
                     0 => empty = Some((way, 0)),
                     _ => {}
                 }
