@@ -196,7 +196,13 @@ impl<'a> Run<'a> {
     /// Damages files of a running server, at any moment.
     fn damage_running(&mut self) -> Result<()> {
         let has_to_notice = self.random.percent(50);
-        let kind = *self.random.pick(if has_to_notice { plant::NOTICED } else { KINDS });
+        // A backup over a running server's directory is a sound directory of an earlier time, until the server stops.
+        let kind = loop {
+            let kind = *self.random.pick(if has_to_notice { plant::NOTICED } else { KINDS });
+            if kind != plant::Kind::BackupOver {
+                break kind;
+            }
+        };
         let delay = Duration::from_millis(self.random.below(1500));
         let mut place = Workplace::new("damage-running", None)?;
         copy(&self.place.data(), &place.data())?;

@@ -125,7 +125,7 @@ pub struct Sources {
 pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<String>> {
     let replace = |part: &str, source: &Path| -> Result<Option<String>> {
         remove_dir(&data.join(part))?;
-        fs::create_dir(data.join(part))?;
+        fs::create_dir_all(data.join(part))?;
         copy(&source.join(part), &data.join(part))?;
         Ok(Some(format!("{kind:?}")))
     };
