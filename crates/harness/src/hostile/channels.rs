@@ -14,7 +14,7 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 /// The number of patterns: as many as one client may have within the server's `maxmemory-clients`.
-const PATTERNS: usize = 100_000;
+const PATTERNS: usize = 200_000;
 const PUBLISHERS: usize = 500;
 const CHANNELS: usize = 100_000;
 

@@ -18,7 +18,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "block-of-many", prepare: nothing, attack: block_of_many },
 ];
 
-const KEYS: usize = 500_000;
+const KEYS: usize = 1_000_000;
 /// Arguments of one MSET while keys are prepared.
 const STEP: usize = 500;
 

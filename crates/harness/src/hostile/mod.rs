@@ -7,6 +7,7 @@
 //! other files of this folder have the attacks by subject; `innocent` measures.
 
 mod channels;
+mod collections;
 mod innocent;
 mod keys;
 mod memory;
@@ -76,6 +77,7 @@ const ATTACKS: &[&[Attack]] = &[
     &[Attack { name: "none", prepare: nothing, attack: wait }],
     sorting::ATTACKS,
     keys::ATTACKS,
+    collections::ATTACKS,
     channels::ATTACKS,
     sessions::ATTACKS,
     ports::ATTACKS,

@@ -9,7 +9,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "sort-nosort-get", prepare: prepare_sort, attack: sort_nosort_get },
 ];
 
-const ELEMENTS: usize = 500_000;
+const ELEMENTS: usize = 1_000_000;
 
 fn prepare_sort(site: &Site) -> Result<()> {
     const STEP: usize = 500;
