@@ -147,8 +147,8 @@ fn add_guards(lua: &Lua, host: &Table) -> Result<()> {
     host.raw_set("wrong", lua.create_function(wrong)?)
 }
 
-/// Counts the quantifiers of a pattern, and `%b` and `%1` to `%9`, which go over bytes again as quantifiers do. As in Lua,
-/// a quantifier stands behind a character or a class; elsewhere, and within brackets, it is a character.
+/// Counts the quantifiers of a pattern, and `%b` and `%1` to `%9`, which go over bytes again as quantifiers do. As in
+/// Lua, a quantifier stands behind a character or a class; elsewhere, and within brackets, it is a character.
 fn quantifiers(pattern: &[u8]) -> usize {
     let (mut count, mut at, mut may_repeat) = (0, 0, false);
     while let Some(byte) = pattern.get(at) {
