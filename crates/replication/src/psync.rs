@@ -64,6 +64,9 @@ impl fmt::Display for PsyncError {
 
 impl std::error::Error for PsyncError {}
 
+/// The greatest offset of a stream that is believed: Redis counts with 63 bits, and never comes so far.
+const OFFSET_MAX: u64 = 1 << 62;
+
 impl Answer {
     /// Reads an answer to PSYNC, a line without its end.
     ///
@@ -79,7 +82,7 @@ impl Answer {
             },
             Some("+FULLRESYNC") => {
                 let stream = words.next().and_then(stream_of);
-                let offset = words.next().and_then(|word| word.parse().ok());
+                let offset = words.next().and_then(|word| word.parse().ok()).filter(|offset| *offset <= OFFSET_MAX);
                 stream.zip(offset).map(|(stream, offset)| Answer::Load { stream, offset })
             }
             Some(word) if word.starts_with('-') => return Err(PsyncError::Refused(text.to_owned())),
@@ -140,7 +143,8 @@ mod tests {
         for wrong in ["+CONTINUE x", "+FULLRESYNC", "+FULLRESYNC short 1", "+OK", "", "$12", "HTTP/1.1 400"] {
             assert_eq!(parse(wrong), Err(PsyncError::Unknown), "{wrong}");
         }
-        for wrong in [format!("+FULLRESYNC {name}"), format!("+FULLRESYNC {name} -1")] {
+        let too_far = format!("+FULLRESYNC {name} {}", u64::MAX);
+        for wrong in [format!("+FULLRESYNC {name}"), format!("+FULLRESYNC {name} -1"), too_far] {
             assert_eq!(parse(&wrong), Err(PsyncError::Unknown), "{wrong}");
         }
         let told = parse("-NOMASTERLINK Can't SYNC while not connected with my master").unwrap_err();

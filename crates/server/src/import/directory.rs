@@ -41,6 +41,8 @@ pub struct Directory<'s> {
     /// Whether keys come in whose deadlines have passed.
     keeps_expired: bool,
     database: u32,
+    /// The database in which the stream of commands goes on behind the file, as the file says.
+    stream_database: u32,
     batch: Batch,
     /// The key whose value is being read.
     key: Current<'s>,
@@ -118,6 +120,7 @@ impl<'s> Directory<'s> {
             keep,
             keeps_expired: false,
             database: 0,
+            stream_database: 0,
             batch: Batch::default(),
             key: Current::Nothing,
             about: About { kind: Kind::String, deadline_ms: None, position: 0, elements: 0 },
@@ -132,6 +135,12 @@ impl<'s> Directory<'s> {
     /// Has keys come in whose deadlines have passed, as a replica keeps them until its master removes them.
     pub fn with_expired_keys(self) -> Self {
         Directory { keeps_expired: true, ..self }
+    }
+
+    /// Returns the database in which the stream of commands goes on behind the file: a replica that hands on its
+    /// master's stream does not begin with a SELECT.
+    pub fn stream_database(&self) -> u32 {
+        self.stream_database
     }
 
     fn begin(&mut self) -> Txn<'s> {
@@ -403,6 +412,10 @@ impl Sink for Directory<'_> {
             }
             Event::Function(code) => self.on_function(code)?,
             Event::Module { name, .. } => self.tally.skip_module(name),
+            Event::Aux { name: b"repl-stream-db", value } => {
+                let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                self.stream_database = number.unwrap_or_default();
+            }
             Event::Aux { .. } | Event::Sizes { .. } => {}
         }
         Ok(())

@@ -38,12 +38,12 @@ pub fn check(config: &Config) -> io::Result<()> {
     datadir::check_exchange(&config.dir).map_err(|why| Error::new(ErrorKind::Unsupported, why))
 }
 
-/// Loads the data that come over a connection, and puts them in the place of this server's; returns the bytes that have
-/// come behind them. `read` has come already.
+/// Loads the data that come over a connection, and puts them in the place of this server's; returns their origin, of
+/// which `origin` says all but the database, and the bytes that have come behind them. `read` has come already.
 ///
 /// # Errors
 /// The connection broke, the data cannot be read or held, or are not wanted any more: this server's own stay.
-pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: &Origin) -> io::Result<Vec<u8>> {
+pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: Origin) -> io::Result<(Origin, Vec<u8>)> {
     let engine = &*attempt.replication.engine;
     let config = engine.settings.config();
     let since = Instant::now();
@@ -106,7 +106,7 @@ fn keep_alive(attempt: &Attempt<'_>, socket: &Socket, done: &AtomicU64, has_ende
 }
 
 /// Brings the data into the directory of what comes in.
-fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: &Origin) -> io::Result<Vec<u8>> {
+fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: Origin) -> io::Result<(Origin, Vec<u8>)> {
     let dir = datadir::incoming_dir(&config.dir);
     datadir::unmark_incoming(&config.dir)?;
     match std::fs::remove_dir_all(&dir) {
@@ -127,15 +127,15 @@ fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: &Origin) -> io::
     let loaded = fill(&store, &dir, &mut payload, origin);
     let closed = store.close().map_err(Error::other);
     drop((store, data_dir));
-    loaded.and(closed)?;
+    let origin = closed.and(loaded)?;
     for dir in [datadir::base_dir(&dir), datadir::log_dir(&dir), dir] {
         sync_dir(&dir)?;
     }
-    payload.finish()
+    Ok((origin, payload.finish()?))
 }
 
-/// Reads the data into an empty store, and notes their origin.
-fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: &Origin) -> io::Result<()> {
+/// Reads the data into an empty store, and notes their origin, which it returns.
+fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: Origin) -> io::Result<Origin> {
     let rows = store.load(dir, SORTED_BYTES as usize).map_err(Error::other)?;
     let mut target = Directory::new(store, rows, false, Progress::hidden()).with_expired_keys();
     let read = read_file(payload, &mut target);
@@ -153,7 +153,14 @@ fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: &Origin) -> 
     if let Some(left_out) = target.tally().left_out() {
         return Err(Error::new(ErrorKind::Unsupported, format!("its data cannot be held here: {left_out}")));
     }
-    store.set_origin(origin).map_err(Error::other)
+    let (database, databases) = (target.stream_database(), store.databases());
+    if database >= databases {
+        let why = format!("its commands go on in database {database}, and here are {databases}");
+        return Err(Error::new(ErrorKind::Unsupported, why));
+    }
+    let origin = Origin { database, ..origin };
+    store.set_origin(&origin).map_err(Error::other)?;
+    Ok(origin)
 }
 
 /// Puts what was loaded in the place of this server's data.

@@ -69,11 +69,11 @@ impl Psync {
                 let origin = Origin { stream, offset, database: 0 };
                 // The data that are here go with the load: they are no part of that stream.
                 self.newest = None;
-                let loaded = load::run(attempt, &socket, read, &origin);
+                let loaded = load::run(attempt, &socket, read, origin);
                 let cannot_be_held =
                     |error: &Error| matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::StorageFull);
                 self.failed_load = loaded.as_ref().is_err_and(cannot_be_held);
-                let read = loaded?;
+                let (origin, read) = loaded?;
                 attempt.on_copied();
                 engine.repeat_commands().map_err(Error::other)?;
                 (origin, read)
@@ -167,6 +167,7 @@ impl<'a> Commands<'a> {
                 self.acknowledge()?;
             }
             self.tell();
+            self.attempt.replication.tidy_when_due();
             if self.is_held {
                 self.attempt.wait(ROOM_PAUSE);
             } else if !self.receive()? && self.heard.elapsed() > timeout {
