@@ -444,3 +444,60 @@ fn a_block_that_has_come_in_part_comes_again_as_a_whole() {
     link.wait_for(50 + sent + block);
     assert_eq!(client.ask("GET a"), "$1\r\n4\r\n");
 }
+
+#[test]
+fn a_redis_that_follows_another_one_says_in_which_database_it_goes_on() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let master = redis(&dirs[0], &AT_ONCE);
+    let port = master.port.to_string();
+    let between = redis(&dirs[1], &[&AT_ONCE[..], &["--replicaof", "127.0.0.1", &port]].concat());
+    wait_for_link(&between);
+    let (mut of_master, mut of_between) = (master.client(), between.client());
+    for command in ["SELECT 3", "SET before 1"] {
+        assert_eq!(of_master.ask(command), "+OK\r\n");
+    }
+    of_between.ask("SELECT 3");
+    wait_until("its stream is in database 3", || of_between.ask("GET before") == "$1\r\n1\r\n");
+    let replica = replica_of(&between, &dirs[2], &DEBUG);
+    assert_eq!(of_master.ask("SET behind 2"), "+OK\r\n");
+    let mut client = replica.client();
+    client.ask("SELECT 3");
+    wait_until("it comes there", || client.ask("GET behind") == "$1\r\n2\r\n");
+}
+
+#[test]
+fn a_block_that_was_refused_begins_in_its_database_when_it_comes_again() {
+    let other = TempDir::new();
+    let master = Master::new();
+    let replica = Server::start(other.path(), &[&DEBUG[..], &["--proto-max-bulk-len", "1mb"]].concat());
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "0")]), 0);
+    let mut client = replica.client();
+    let block = ["MULTI", "SET a 1", "SELECT 5", "SETRANGE long 2000000 x", "EXEC"];
+    link.send(&block);
+    wait_until("it is refused", || field(&mut client, "master_link_error").contains("maximum allowed size"));
+    assert_eq!(client.ask("GET a"), "$1\r\n0\r\n");
+    assert_eq!(client.ask("CONFIG SET proto-max-bulk-len 512mb"), "+OK\r\n");
+    link = master.go_on(0);
+    let sent = link.send(&block);
+    link.wait_for(sent);
+    assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
+    client.ask("SELECT 5");
+    assert_eq!(client.ask("EXISTS a long"), ":1\r\n");
+}
+
+#[test]
+fn a_master_that_has_its_replica_wait_for_keys_can_be_left() {
+    let other = TempDir::new();
+    let master = Master::new();
+    let replica = Server::start(other.path(), &DEBUG);
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "1")]), 0);
+    let mut client = replica.client();
+    wait_for_link(&replica);
+    link.send(&["BLPOP absent 0"]);
+    wait_until("it waits", || client.info("blocked_clients") == "1");
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "+OK\r\n");
+    wait_until("it leads", || client.ask("SET own 1") == "+OK\r\n");
+    replica.stop();
+}

@@ -223,7 +223,13 @@ impl Work {
             }),
             Err(Error::Stop(stop)) => Err(stop),
             // Without effect: an error leaves nothing behind.
-            Err(error) => Ok(error.into_reply()),
+            Err(error) => {
+                if repeating.is_some() {
+                    // A block that comes again begins where it has begun.
+                    state.database = call.database;
+                }
+                Ok(error.into_reply())
+            }
         };
         if let (Some(repeating), Err(stop)) = (&repeating, &reply) {
             repeating.note_stop(stop);

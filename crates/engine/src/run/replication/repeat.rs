@@ -145,7 +145,13 @@ impl Repeater {
                     session.wake();
                 }
                 Next::Wait => self.wait_for_event(session, goes_on)?,
-                Next::Block(time) => self.wait(session, time, goes_on),
+                Next::Block(time) => {
+                    self.wait(session, time, goes_on);
+                    // A command that waits for keys has nothing under way.
+                    if !goes_on() && !session.has_event() {
+                        return Err(Stopped::Unwanted);
+                    }
+                }
                 Next::Close | Next::Abort | Next::HandOver => {
                     let through = repeating.repeated.through();
                     return Err(match repeating.take_refusal() {
