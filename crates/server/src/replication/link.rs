@@ -229,6 +229,7 @@ impl<'a> Records<'a> {
             self.acknowledger.tell(&at.store)?;
             self.acknowledger.listen(replication.engine.classes_of_replica())?;
             drop(at);
+            replication.tidy_when_due();
             if self.incoming.receive()? {
                 self.heard = Instant::now();
             } else if self.heard.elapsed() > replication.timeout() {
@@ -349,6 +350,7 @@ impl Attempt<'_> {
                         tracing::warn!("a record of the master has to wait: {why}");
                         self.note(|upstream| upstream.held = Some(why));
                     }
+                    self.replication.tidy_when_due();
                     acknowledger.tell(&at.store)?;
                     self.replication.wait_for_change(self.version, ROOM_PAUSE);
                 }

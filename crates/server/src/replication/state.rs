@@ -17,7 +17,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The time between two looks for what is of no use any more.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 /// The state: see the file's head.
 pub struct Replication {
@@ -38,6 +41,8 @@ pub struct Replication {
     backlog: Mutex<Option<Backlog>>,
     /// Held while the stream begins.
     pub(super) beginning: Mutex<()>,
+    /// The time of the last `tidy_when_due`.
+    tidied: Mutex<Instant>,
 }
 
 #[derive(Default)]
@@ -95,6 +100,7 @@ impl Replication {
             forced: AtomicU64::new(0),
             backlog: Mutex::default(),
             beginning: Mutex::default(),
+            tidied: Mutex::new(Instant::now()),
         })
     }
 
@@ -125,6 +131,16 @@ impl Replication {
         if let Some(store) = self.engine.store() {
             self.copies.tidy(|hold| self.keeps_too_much(&store, hold).is_some());
             self.tidy_backlog(&store);
+        }
+    }
+
+    /// Tidies if the last time is a second ago: a link to a master may stay for weeks.
+    pub fn tidy_when_due(&self) {
+        let mut tidied = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
+        if tidied.elapsed() >= TIDY_EVERY {
+            *tidied = Instant::now();
+            drop(tidied);
+            self.tidy();
         }
     }
 
