@@ -52,6 +52,15 @@ fn a_break_of_either_side_needs_no_second_copy() {
     is_equal(&master, &replica);
     let port = master.port;
     let history = field(&mut client, "master_replid");
+    let resyncs = |client: &mut Client<TcpStream>| {
+        let info = client.ask("INFO stats");
+        ["sync_full", "sync_partial_ok", "sync_partial_err"].map(|name| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.expect("a field").parse::<u64>().expect("a number")
+        })
+    };
+    let [full, partial, refused] = resyncs(&mut client);
+    assert_eq!((full + partial, refused), (1, 0));
     // The replica is killed and comes back.
     replica.kill();
     fill(&mut client, 200, 300);
@@ -63,6 +72,9 @@ fn a_break_of_either_side_needs_no_second_copy() {
     replica = replica_of(&master, &other, &DEBUG);
     is_equal(&master, &replica);
     assert_eq!(field(&mut replica.client(), "master_replid"), history);
+    assert_eq!(resyncs(&mut client), [full, partial + 2, 0], "no copy was made");
+    assert_eq!(client.ask("CONFIG RESETSTAT"), "+OK\r\n");
+    assert_eq!(resyncs(&mut client), [0; 3]);
     // The master is killed and comes back, in a history of its own.
     master.kill();
     master = Server::start_at(dir.path(), port, &DEBUG);
@@ -72,6 +84,8 @@ fn a_break_of_either_side_needs_no_second_copy() {
     fill(&mut client, 400, 500);
     is_equal(&master, &replica);
     assert_eq!(field(&mut replica.client(), "master_replid"), field(&mut client, "master_replid"));
+    let [full, partial, refused] = resyncs(&mut client);
+    assert!((full, refused) == (0, 0) && partial > 0, "{full} copies, {partial} times it went on, {refused} times not");
     assert!(!other.path().join("incoming").exists());
     replica.stop();
     master.stop();

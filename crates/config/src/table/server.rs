@@ -49,7 +49,7 @@ pub(super) const ROWS: &[Row] = &[
     )
     .immutable(),
     Row::used("enable-debug-command", Kind::Choice(PROTECTED_ACTIONS), "no", "Whether DEBUG may be called: by nobody, by all (`yes`), or by clients on the same host (`local`).").immutable(),
-    Row::harmless("shutdown-timeout", SECONDS, "10", "How long a shutdown waits for replicas; there are none."),
+    Row::harmless("shutdown-timeout", SECONDS, "10", "How long a shutdown waits for replicas; here it does not, and they go on from where they were."),
     Row::harmless("shutdown-on-sigint", SHUTDOWN, "default", "Whether SIGINT saves; every stop leaves all data on disk."),
     Row::harmless("shutdown-on-sigterm", SHUTDOWN, "default", "Whether SIGTERM saves; every stop leaves all data on disk."),
     Row::harmless("syslog-enabled", BOOL, "no", "Logs to syslog; a supervisor can pass standard output on to it.").immutable(),

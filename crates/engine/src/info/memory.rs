@@ -6,7 +6,7 @@ use crate::run::memory::resident_bytes;
 use crate::run::scripts::local;
 use std::sync::atomic::Ordering::Relaxed;
 
-const NO_REPLICAS: &str = "There are no replicas yet.";
+const NO_REPLICAS: &str = "Replicas are sent the log itself, which is on the disk.";
 const NO_DEFRAG: &str = "The allocator needs no help.";
 
 pub(super) const FIELDS: &[Field] = &[

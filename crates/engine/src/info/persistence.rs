@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) const FIELDS: &[Field] = &[
     gauge("loading", |engine| u64::from(engine.store().is_none()), "Whether the log is being replayed."),
-    constant("async_loading", "0", "There are no replicas yet."),
+    constant("async_loading", "0", "A copy of a master's data is put in place at once."),
     text("durability", |engine| engine.settings.config().durability.name().into(), "When a write is acknowledged."),
     constant("current_cow_peak", "0", "There are no child processes, so nothing is copied on write."),
     constant("current_cow_size", "0", "There are no child processes, so nothing is copied on write."),

@@ -7,7 +7,9 @@ use crate::run::engine::{Engine, Rate};
 use haypile_acl::Reason;
 use haypile_commands::host::Channels;
 
-const NO_REPLICAS: &str = "There are no replicas yet.";
+const NOT_COUNTED: &str =
+    "What replicas are sent is not counted: `slave_lag_bytes` and `master_sync_*` say how far they are.";
+const NO_SLAVES_KEYS: &str = "A replica takes no writes of its own.";
 const NO_EVICTION: &str = "Nothing is evicted.";
 const NO_FORK: &str = "Nothing is forked.";
 const NO_DEFRAG: &str = "The allocator needs no help.";
@@ -32,8 +34,8 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     counter("total_net_input_bytes", |engine| sum(engine, |loop_| loop_.input_bytes.get()), "Bytes of requests."),
     counter("total_net_output_bytes", |engine| sum(engine, |loop_| loop_.output_bytes.get()), "Bytes of replies."),
-    constant("total_net_repl_input_bytes", "0", NO_REPLICAS),
-    constant("total_net_repl_output_bytes", "0", NO_REPLICAS),
+    constant("total_net_repl_input_bytes", "0", NOT_COUNTED),
+    constant("total_net_repl_output_bytes", "0", NOT_COUNTED),
     real(
         "instantaneous_input_kbps",
         |engine| engine.per_second(Rate::Input) as f64 / 1024.0,
@@ -46,16 +48,24 @@ pub(super) const FIELDS: &[Field] = &[
         2,
         "KiB of replies a second.",
     ),
-    constant("instantaneous_input_repl_kbps", "0.00", NO_REPLICAS),
-    constant("instantaneous_output_repl_kbps", "0.00", NO_REPLICAS),
+    constant("instantaneous_input_repl_kbps", "0.00", NOT_COUNTED),
+    constant("instantaneous_output_repl_kbps", "0.00", NOT_COUNTED),
     counter(
         "rejected_connections",
         |engine| sum(engine, |loop_| loop_.rejected_connections.get()),
         "Clients that were not let in.",
     ),
-    constant("sync_full", "0", NO_REPLICAS),
-    constant("sync_partial_ok", "0", NO_REPLICAS),
-    constant("sync_partial_err", "0", NO_REPLICAS),
+    counter("sync_full", |engine| engine.replication.resyncs.full.get(), "Replicas that all data were sent to."),
+    counter(
+        "sync_partial_ok",
+        |engine| engine.replication.resyncs.partial.get(),
+        "Replicas that went on from where they were.",
+    ),
+    counter(
+        "sync_partial_err",
+        |engine| engine.replication.resyncs.refused.get(),
+        "Replicas that wanted to go on from where they were, and could not.",
+    ),
     counter("expired_keys", |engine| engine.expired_keys.get(), "Keys that were removed after their deadlines."),
     constant("expired_stale_perc", "0.00", NO_SAMPLING),
     constant("expired_time_cap_reached_count", "0", NO_SAMPLING),
@@ -106,7 +116,7 @@ pub(super) const FIELDS: &[Field] = &[
     constant("latest_fork_usec", "0", NO_FORK),
     constant("total_forks", "0", NO_FORK),
     constant("migrate_cached_sockets", "0", "MIGRATE connects anew each time."),
-    constant("slave_expires_tracked_keys", "0", NO_REPLICAS),
+    constant("slave_expires_tracked_keys", "0", NO_SLAVES_KEYS),
     constant("active_defrag_hits", "0", NO_DEFRAG),
     constant("active_defrag_misses", "0", NO_DEFRAG),
     constant("active_defrag_key_hits", "0", NO_DEFRAG),

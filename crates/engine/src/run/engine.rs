@@ -318,6 +318,8 @@ impl Engine {
         [&self.expired_keys, &self.expire_ns, &self.keyspace_hits, &self.keyspace_misses]
             .into_iter()
             .for_each(Count::reset);
+        let resyncs = &self.replication.resyncs;
+        [&resyncs.full, &resyncs.partial, &resyncs.refused].into_iter().for_each(Count::reset);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.taken.fill(None);
     }

@@ -96,6 +96,7 @@ impl Feed {
         match stream::admit(store.log(), at) {
             Ok(hold) => {
                 tracing::info!("replica {}:{port} goes on behind record {}", self.host, at.index);
+                engine.replication.resyncs.partial.add_shared(1);
                 // First: who sees the replica's link up finds the replica here.
                 engine.replication.note_downstream(self.number, |replica| {
                     (replica.state, replica.applied) = (DownstreamState::Online, at.index);
@@ -108,6 +109,9 @@ impl Feed {
             Err(why @ FullReason::Ahead { .. }) if store.follows() => self.refuse(&why.to_string()),
             Err(why) => {
                 tracing::info!("replica {}:{port} needs a copy: {why}", self.host);
+                let resyncs = &engine.replication.resyncs;
+                resyncs.full.add_shared(1);
+                resyncs.refused.add_shared(u64::from(why != FullReason::Empty));
                 drop(store);
                 self.send_copy(version, why, out)
             }

@@ -1,5 +1,6 @@
 //! The facts of replication, which INFO and ROLE tell: which server this one follows, and who follows it.
 
+use crate::clients::statistics::counters::Count;
 use crate::run::replication::confirmations::Confirmations;
 use crate::run::replication::messages::Listeners;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -144,6 +145,18 @@ pub struct Replication {
     pub(crate) changing: Mutex<()>,
     pub(crate) listeners: Listeners,
     pub(crate) confirmations: Confirmations,
+    pub resyncs: Resyncs,
+}
+
+/// Resyncs that replicas have asked for.
+#[derive(Default)]
+pub struct Resyncs {
+    /// Replicas that all data were sent to.
+    pub full: Count,
+    /// Replicas that went on from where they were.
+    pub partial: Count,
+    /// Replicas that wanted to go on, and could not.
+    pub refused: Count,
 }
 
 #[derive(Default)]

@@ -99,11 +99,16 @@ impl RedisFeed {
             match replication.resume(&store, version, self.feed.number, (&id, had)) {
                 Ok((seat, resume)) => {
                     tracing::info!("{host}:{port}, a Redis, goes on behind record {}", resume.at.index);
+                    engine.replication.resyncs.partial.add_shared(1);
                     return self.go_on(store, version, &seat, resume);
                 }
-                Err(why) => tracing::info!("{host}:{port}, a Redis, needs all data: {why}"),
+                Err(why) => {
+                    tracing::info!("{host}:{port}, a Redis, needs all data: {why}");
+                    engine.replication.resyncs.refused.add_shared(1);
+                }
             }
         }
+        engine.replication.resyncs.full.add_shared(1);
         self.send_all(store, version)
     }
 
