@@ -59,7 +59,7 @@ pub(super) const FIELDS: &[Field] = &[
     counter(
         "sync_partial_ok",
         |engine| engine.replication.resyncs.partial.get(),
-        "Replicas that went on from where they were.",
+        "Replicas that went on from where they were, those behind their copies included.",
     ),
     counter(
         "sync_partial_err",
