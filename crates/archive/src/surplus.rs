@@ -14,17 +14,22 @@ pub struct Surplus {
     pub kept_files: HashSet<Digest>,
 }
 
-/// Finds what may go where `keep` backups stay, the newest ones, and the one that was just made; 0 keeps all.
+/// Finds what may go where `keep` backups stay, and the one that was just made; 0 keeps all. The newest ones stay of
+/// those that lead to the data of that one, or to what was written last; of other branches what is no older.
 ///
 /// Invariant: from each backup that stays, every later moment that could be restored before can be restored.
 pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surplus {
-    let mut by_age: Vec<&Manifest> = catalog.backups.iter().collect();
-    by_age.sort_by_key(|backup| (backup.made_ms, backup.through));
-    let gone = if keep == 0 { 0 } else { by_age.len().saturating_sub(keep) };
-    let (gone, kept) = by_age.split_at(gone);
+    let age = |backup: &Manifest| (backup.made_ms, backup.through);
+    let chain = made.map(Manifest::chain).or_else(|| catalog.newest().map(|(_, chain)| chain));
+    let leads = |backup: &Manifest| {
+        chain.as_ref().is_some_and(|chain| chain.leads_from(backup.history(), backup.through))
+    };
+    let mut ages: Vec<_> = catalog.backups.iter().filter(|backup| leads(backup)).map(age).collect();
+    ages.sort_unstable();
+    let oldest = ages.len().checked_sub(keep.max(1)).filter(|_| keep > 0).map(|at| ages[at]);
     // A clock that was wrong may have made others the newest.
-    let (just_made, gone): (Vec<&Manifest>, Vec<&Manifest>) = gone.iter().partition(|backup| Some(**backup) == made);
-    let kept = [kept, &just_made].concat();
+    let stays = |backup: &&Manifest| Some(*backup) == made || oldest.is_none_or(|oldest| age(backup) >= oldest);
+    let (kept, gone): (Vec<&Manifest>, Vec<&Manifest>) = catalog.backups.iter().partition(stays);
     let kept_files = kept.iter().flat_map(|backup| backup.files.iter().map(|file| file.digest)).collect();
     let mut chunks = Vec::new();
     if let Some(oldest_ms) = kept.iter().map(|backup| backup.made_ms).min().filter(|_| keep > 0) {

@@ -162,7 +162,11 @@ fn a_backup_without_a_log_behind_it_is_enough() {
 }
 
 fn gone(catalog: &Catalog, keep: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
-    let surplus = surplus(catalog, keep, None);
+    gone_behind(catalog, keep, None)
+}
+
+fn gone_behind(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> (Vec<u64>, Vec<(u64, u64)>) {
+    let surplus = surplus(catalog, keep, made);
     let backups = surplus.backups.iter().map(|backup| backup.through.0).collect();
     (backups, surplus.chunks.iter().map(|chunk| (chunk.first.0, chunk.last.0)).collect())
 }
@@ -179,8 +183,9 @@ fn what_leads_to_no_kept_backup_goes() {
     lane(&mut catalog, &[first(A), fork(B, A, 250)], &[(251, 280)]);
     assert_eq!(gone(&catalog, 1), (vec![100], vec![(1, 90), (91, 150)]));
     lane(&mut catalog, &[first(A), fork(B, A, 120)], &[(121, 180), (181, 500)]);
+    assert_eq!(gone(&catalog, 1), (vec![], vec![]), "one backup leads to what was written last");
     assert_eq!(
-        gone(&catalog, 1),
+        gone_behind(&catalog, 1, Some(&catalog.backups[1])),
         (vec![100], vec![(1, 90), (91, 150), (121, 180)]),
         "what is younger may become a backup's"
     );
@@ -199,6 +204,27 @@ fn a_backup_of_a_clock_that_was_ahead_is_not_kept_instead_of_the_one_just_made()
     assert_eq!(gone, [100]);
     assert!(surplus.chunks.iter().all(|chunk| chunk.history != B || chunk.last <= made.applied), "{surplus:?}");
     assert!(made.files.iter().all(|file| surplus.kept_files.contains(&file.digest)));
+}
+
+#[test]
+fn backups_of_another_branch_take_no_place_of_ours() {
+    let mut catalog = simple();
+    let chain = [first(A), fork(B, A, 120)];
+    lane(&mut catalog, &chain, &[(121, 180), (181, 260)]);
+    let made = backup(130, 140, &chain);
+    catalog.backups.push(made.clone());
+    // Record 100 leads to both, 200 is the other's and younger than what is made here.
+    let gone = |keep| {
+        let surplus = surplus(&catalog, keep, Some(&made));
+        surplus.backups.iter().map(|backup| backup.through.0).collect::<Vec<_>>()
+    };
+    assert_eq!(gone(2), [0u64; 0], "ours are two");
+    assert_eq!(gone(1), [100]);
+    // What is no younger than the oldest of ours goes with time.
+    catalog.backups.push(backup(230, 240, &chain));
+    let newest = catalog.backups.last().cloned();
+    let surplus = surplus(&catalog, 1, newest.as_ref());
+    assert_eq!(surplus.backups.iter().map(|backup| backup.through.0).collect::<Vec<_>>(), [100, 200, 140]);
 }
 
 #[test]
