@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The first line of the object that says what the place is, with the version of the format.
 const TITLE: &str = "haypile archive 1";
@@ -170,6 +171,18 @@ impl Archive {
     pub fn is_still_there(&self) -> Result<(), Error> {
         let id = Archive::open(self.place.clone(), self.key.clone())?.id;
         if id == self.id { Ok(()) } else { Err(Error::Failed(format!("another archive is at {} now", self.name()))) }
+    }
+
+    pub(crate) fn place(&self) -> &Arc<dyn Place> {
+        &self.place
+    }
+
+    /// Removes what writers that were broken off have left, if it is older than `age`.
+    ///
+    /// # Errors
+    /// The place refuses.
+    pub fn remove_broken_off(&self, age: Duration) -> Result<(), Error> {
+        Ok(self.place.remove_broken_off(age)?)
     }
 
     /// Returns the name of the place, for people.

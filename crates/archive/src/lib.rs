@@ -11,6 +11,7 @@ mod chain;
 mod key;
 mod location;
 mod manifest;
+mod marks;
 mod names;
 mod place;
 mod plan;
@@ -24,6 +25,7 @@ pub use chain::Chain;
 pub use key::Key;
 pub use location::place_of;
 pub use manifest::{BackupFile, Manifest, ManifestError};
+pub use marks::{Mark, Work};
 pub use names::{ChunkName, Digest, backup_time};
 pub use place::directory::Directory;
 #[cfg(feature = "object-stores")]

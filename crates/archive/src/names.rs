@@ -8,6 +8,7 @@ pub(crate) const ABOUT: &str = "ARCHIVE";
 pub(crate) const BACKUPS: &str = "backups/";
 pub(crate) const FILES: &str = "files/";
 pub(crate) const LOG: &str = "log/";
+pub(crate) const MARKS: &str = "marks/";
 
 /// The SHA-256 of a file's content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -196,3 +196,57 @@ fn addresses_and_options_that_make_no_sense_are_refused() {
         assert!(refused.is_err_and(|why| why.contains(location)), "{location}");
     }
 }
+
+#[test]
+fn whoever_makes_a_backup_and_whoever_removes_files_see_each_other() {
+    over_each(|what, place| {
+        let archive = Archive::open_or_begin(place.clone(), None).expect("it can be begun");
+        let making = archive.mark(Work::Making).expect("the place takes it");
+        assert_eq!(making.meets(Work::Removing), Ok(false), "{what}");
+        assert_eq!(making.meets(Work::Making), Ok(false), "{what}: it is its own");
+        let removing = archive.mark(Work::Removing).expect("the place takes it");
+        assert_eq!(removing.meets(Work::Making), Ok(true), "{what}");
+        assert_eq!(making.meets(Work::Removing), Ok(true), "{what}");
+        drop(removing);
+        assert_eq!(making.meets(Work::Removing), Ok(false), "{what}");
+        drop(making);
+        assert_eq!(place.list("marks/", ""), Ok(vec![]), "{what}");
+    });
+}
+
+/// Makes files that were last written to so long ago.
+fn age(path: &std::path::Path, seconds: u64) {
+    let file = std::fs::File::options().write(true).open(path).expect("it is there");
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).expect("the file is ours");
+}
+
+#[test]
+fn the_mark_of_a_server_that_is_gone_counts_no_more_after_a_while() {
+    let scratch = Scratch::new();
+    let place = place_of(scratch.0.to_str().expect("a text"), &[], &goes_on()).expect("it can be opened");
+    let archive = Archive::open_or_begin(place, None).expect("it can be begun");
+    let left = scratch.0.join("marks").join("removing-00");
+    let making = archive.mark(Work::Making).expect("the place takes it");
+    std::fs::write(&left, "haypile\n").expect("the directory is ours");
+    age(&left, 300);
+    assert_eq!(making.meets(Work::Removing), Ok(true));
+    age(&left, 700);
+    assert_eq!(making.meets(Work::Removing), Ok(false));
+    assert!(!left.exists(), "it is cleared away");
+}
+
+#[test]
+fn files_that_were_broken_off_go_after_a_while() {
+    let scratch = Scratch::new();
+    let place = place_of(scratch.0.to_str().expect("a text"), &[], &goes_on()).expect("it can be opened");
+    put(&*place, "files/ab/x", b"whole");
+    let [old, young] = ["1", "2"].map(|name| scratch.0.join("files/ab").join(format!(".part-{name}")));
+    for part in [&old, &young] {
+        std::fs::write(part, "half").expect("the directory is ours");
+    }
+    age(&old, 7200);
+    age(&scratch.0.join("files/ab/x"), 7200);
+    place.remove_broken_off(Duration::from_secs(3600)).expect("the directory is ours");
+    assert!(!old.exists() && young.exists());
+    assert!(get(&*place, "files/ab/x") == Ok(b"whole".to_vec()));
+}

@@ -7,6 +7,7 @@ use process::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
@@ -202,6 +203,43 @@ fn files_that_are_there_are_not_sent_again_and_old_backups_go() {
     server.stop();
     let (_keep, data) = restored(place.path(), &[]);
     assert_eq!(digest_of(&data), digest_now);
+}
+
+#[test]
+fn a_backup_waits_while_another_server_removes_files_and_none_go_while_another_makes_one() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), place.path(), &["--archive-backups-keep", "1"]);
+    let mut client = server.client();
+    fill(&mut client, 0, 1000);
+    wait_for_archive(&mut client);
+    let marks = place.path().join("marks");
+    // A file of no backup, old enough to go.
+    let file = place.path().join("files").join("ab").join("ab".repeat(32));
+    let put_file = || {
+        std::fs::create_dir_all(file.parent().expect("it is in a directory")).expect("the directory is ours");
+        std::fs::write(&file, "of a backup that is not there").expect("the directory is ours");
+        let opened = std::fs::File::options().write(true).open(&file).expect("it is there");
+        opened.set_modified(SystemTime::now() - Duration::from_secs(48 * 3600)).expect("the file is ours");
+    };
+    put_file();
+    std::fs::write(marks.join("making-00"), "haypile\n").expect("the directory is there since the first backup");
+    let port = server.port.to_string();
+    succeeds(&["backup", "--port", &port]);
+    assert!(file.exists(), "it may be one of the backup that another server makes");
+    std::fs::remove_file(marks.join("making-00")).expect("it is there");
+    succeeds(&["backup", "--port", &port]);
+    assert!(!file.exists(), "it is nobody's");
+
+    let removing = marks.join("removing-00");
+    std::fs::write(&removing, "haypile\n").expect("the directory is ours");
+    let before = objects(place.path(), "backups");
+    let backup = std::thread::spawn(move || succeeds(&["backup", "--port", &port]));
+    wait_until("the backup has its mark", || !objects(place.path(), "marks/").iter().all(|mark| *mark == removing));
+    assert_eq!(objects(place.path(), "backups"), before, "it waits");
+    std::fs::remove_file(&removing).expect("it is there");
+    backup.join().expect("the backup is made");
+    assert_ne!(objects(place.path(), "backups"), before);
+    server.stop();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The beginning of the name of a file that is being written.
 const PART: &str = ".part-";
@@ -109,6 +109,26 @@ impl Place for Directory {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&path)(error)),
             _ => Ok(()),
         }
+    }
+
+    fn remove_broken_off(&self, age: Duration) -> Result<(), PlaceError> {
+        let mut dirs = vec![self.path.clone()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(&dir).map_err(failed(&dir))? {
+                let entry = entry.map_err(failed(&dir))?;
+                let about = match entry.metadata() {
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    about => about.map_err(failed(&entry.path()))?,
+                };
+                let is_part = entry.file_name().to_str().is_some_and(|name| name.starts_with(PART));
+                if about.is_dir() {
+                    dirs.push(entry.path());
+                } else if is_part && about.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|at| at > age) {
+                    fs::remove_file(entry.path()).map_err(failed(&entry.path()))?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ pub mod objects;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Bytes that are read or written at a time: an object of more goes in so many parts.
 pub const PART_BYTES: usize = 8 << 20;
@@ -82,4 +83,10 @@ pub trait Place: Send + Sync {
 
     /// Removes an object; one that is not there is none.
     fn remove(&self, name: &str) -> Result<(), PlaceError>;
+
+    /// Removes what a `put` that was broken off has left, if nothing was written to it for `age`. An object store keeps
+    /// such parts by rules of its own.
+    fn remove_broken_off(&self, _age: Duration) -> Result<(), PlaceError> {
+        Ok(())
+    }
 }

@@ -8,7 +8,7 @@ use super::session::open;
 use super::{Archiver, LOOK};
 use crate::backups::{Backups, check_room};
 use crate::datadir;
-use haypile_archive::{Archive, BackupFile, Digest, Manifest, surplus};
+use haypile_archive::{Archive, BackupFile, Digest, Manifest, Mark, Work, surplus};
 use haypile_config::Archive as Wanted;
 use haypile_log::HistoryStart;
 use std::collections::HashSet;
@@ -16,14 +16,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Files that are sent at the same time.
 const SENDERS: usize = 3;
 
-/// How old a file that belongs to no backup has to be before it goes: it may be one of a backup that another server
-/// makes.
-const FILE_AGE_MS: u64 = 24 * 3600 * 1000;
+/// How old a file that belongs to no backup has to be before it goes: a backup that was broken off is gone on with.
+const FILE_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// How often a backup looks whether another server still removes files.
+const REMOVING_LOOK: Duration = Duration::from_secs(1);
 
 impl Archiver {
     /// The thread that makes backups.
@@ -86,10 +88,10 @@ impl Archiver {
         }
         let (manifest, paths) = self.checkpoint(dir)?;
         self.engine.archiving.note(|facts| facts.backup.bytes = manifest.bytes());
-        self.send_missing(&archive, &manifest, &paths)?;
+        let mark = self.mark_making(&archive)?;
+        self.send_missing(&archive, &manifest, &paths, &mark)?;
         archive.put_manifest(&manifest).map_err(|error| error.to_string())?;
-        // From here on nobody removes them; until here another server may have.
-        self.send_missing(&archive, &manifest, &paths)?;
+        drop(mark);
         if self.writes()
             && let Err(why) = prune(&archive, wanted.backups_keep as usize, &manifest)
         {
@@ -133,8 +135,22 @@ impl Archiver {
         Ok((manifest, paths))
     }
 
+    /// Keeps others from removing files, once none does.
+    fn mark_making(&self, archive: &Archive) -> Result<Mark, String> {
+        let mark = archive.mark(Work::Making).map_err(|error| error.to_string())?;
+        while mark.meets(Work::Removing).map_err(|error| error.to_string())? {
+            if !self.goes_on() {
+                return Err("it was broken off".into());
+            }
+            self.wait(REMOVING_LOOK);
+        }
+        Ok(mark)
+    }
+
     /// Sends the files of a backup that the archive lacks.
-    fn send_missing(&self, archive: &Archive, manifest: &Manifest, paths: &[PathBuf]) -> Result<(), String> {
+    fn send_missing(
+        &self, archive: &Archive, manifest: &Manifest, paths: &[PathBuf], mark: &Mark,
+    ) -> Result<(), String> {
         let there = archive.files().map_err(|error| error.to_string())?;
         let mut seen: HashSet<Digest> = HashSet::new();
         let missing: Vec<(&BackupFile, &PathBuf)> = manifest
@@ -151,7 +167,8 @@ impl Archiver {
             while let Some((file, path)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let opened = File::open(path).map_err(|error| format!("{}: {error}", path.display()));
                 let sent = opened.and_then(|mut content| {
-                    archive.put_file(file.digest, &mut content).map_err(|error| error.to_string())
+                    let put = mark.renew().and_then(|()| archive.put_file(file.digest, &mut content));
+                    put.map_err(|error| error.to_string())
                 });
                 if let Err(why) = sent {
                     next.store(missing.len(), Ordering::Relaxed);
@@ -180,8 +197,8 @@ fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> 
         return Ok(());
     }
     let failed = |error: haypile_archive::Error| error.to_string();
-    // Files first: those of a backup that is complete afterwards are young, or were there for another one.
-    let files = archive.files().map_err(failed)?;
+    let mark = archive.mark(Work::Removing).map_err(failed)?;
+    let others_make = mark.meets(Work::Making).map_err(failed)?;
     let catalog = archive.catalog().map_err(failed)?;
     if catalog.strange.iter().any(|(name, _)| name.starts_with("backups/")) {
         return Err("a backup there is damaged: nobody knows which files it is made of".into());
@@ -197,14 +214,19 @@ fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> 
     for chunk in &surplus.chunks {
         archive.remove(&chunk.to_string()).map_err(failed)?;
     }
+    if others_make {
+        // The server that makes the backup removes them behind it.
+        return Ok(());
+    }
     let kept: HashSet<String> = archive.objects_of(&surplus.kept_files).collect();
     let now_ms = now_ms();
-    for (name, listed) in &files {
-        if !kept.contains(name) && now_ms.saturating_sub(listed.modified_ms) > FILE_AGE_MS {
+    for (name, listed) in &archive.files().map_err(failed)? {
+        if !kept.contains(name) && u128::from(now_ms.saturating_sub(listed.modified_ms)) > FILE_AGE.as_millis() {
+            mark.renew().map_err(failed)?;
             archive.remove(name).map_err(failed)?;
         }
     }
-    Ok(())
+    archive.remove_broken_off(FILE_AGE).map_err(failed)
 }
 
 /// Returns the files below a directory.
