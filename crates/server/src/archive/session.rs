@@ -35,6 +35,8 @@ pub struct Session<'a> {
     newest_backup: Option<Latest>,
     /// How many backups were made when `newest_backup` was looked for.
     backups_made: u64,
+    /// When this process made the last of them, as far as the session saw it.
+    made: Option<Instant>,
     /// A backup was asked for then.
     asked: Option<Instant>,
     /// Whether records were let go of behind the newest backup.
@@ -89,6 +91,7 @@ impl<'a> Session<'a> {
             noted: Instant::now(),
             newest_backup,
             backups_made,
+            made: None,
             asked: None,
             lacks_records: false,
             has_written: archiver.writes(),
@@ -300,7 +303,7 @@ impl<'a> Session<'a> {
     fn want_backup(&mut self, writes: bool) -> Result<(), String> {
         let facts = self.archiver.engine.archiving.facts();
         if facts.backup.made != self.backups_made {
-            self.backups_made = facts.backup.made;
+            (self.backups_made, self.made) = (facts.backup.made, Some(Instant::now()));
             self.find_backup()?;
             let chain = self.archiver.chain().ok_or("the data are not open")?;
             self.look_for_hole(&chain)?;
@@ -313,13 +316,8 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let interval_ms = self.wanted.backup_interval_s.saturating_mul(1000);
-        // A backup of the future is one of a clock that was wrong; this process makes one for it, and no more.
-        let has_made = self.backups_made > 0;
-        let is_old = |backup: &Latest| {
-            let now_ms = now_ms();
-            let is_of_future = backup.made_ms > now_ms && !has_made;
-            interval_ms > 0 && (now_ms.saturating_sub(backup.made_ms) >= interval_ms || is_of_future)
-        };
+        let made_before_ms = self.made.map(|made| made.elapsed().as_millis() as u64);
+        let is_old = |backup: &Latest| is_old(backup.made_ms, now_ms(), made_before_ms, interval_ms);
         let is_due = self.lacks_records || self.newest_backup.as_ref().is_none_or(is_old);
         let was_asked = self.asked.is_some_and(|asked| asked.elapsed() < BACKUP_RETRY);
         if writes && is_due && !was_asked {
@@ -352,6 +350,14 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Whether the newest backup is old enough for another one, where this process made its last one so long ago.
+///
+/// A backup of the future is one of a clock that was wrong: then the time since the last one of this process counts.
+fn is_old(made_ms: u64, now_ms: u64, made_before_ms: Option<u64>, interval_ms: u64) -> bool {
+    let age_ms = now_ms.checked_sub(made_ms).or(made_before_ms);
+    interval_ms > 0 && age_ms.is_none_or(|age_ms| age_ms >= interval_ms)
+}
+
 /// Opens an archive; begins one where there is none and this server knows of none.
 pub(super) fn open(archiver: &Archiver, wanted: &Wanted, known: Option<&Position>) -> Result<Archive, String> {
     let place = place_of(&wanted.to, &wanted.options, &archiver.goes_on)?;
@@ -375,5 +381,25 @@ impl Archiver {
     pub(super) fn chain(&self) -> Option<Chain> {
         let store = self.engine.store()?;
         Some(Chain::new(store.log().histories().starts()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backups_go_on_behind_a_clock_that_was_wrong() {
+        for (made_ms, now_ms, made_before_ms, expected) in [
+            (1000, 1500, None, false),
+            (1000, 2000, None, true),
+            (1000, 2000, Some(10), true),
+            (9000, 2000, None, true),
+            (9000, 2000, Some(999), false),
+            (9000, 2000, Some(1000), true),
+        ] {
+            assert_eq!(is_old(made_ms, now_ms, made_before_ms, 1000), expected, "{made_ms} {now_ms} {made_before_ms:?}");
+            assert!(!is_old(made_ms, now_ms, made_before_ms, 0), "none are wanted by time");
+        }
     }
 }
