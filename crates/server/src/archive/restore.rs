@@ -16,6 +16,7 @@ use haypile_archive::{
 use haypile_config::Engine;
 use haypile_config::cli::{Moment, Restore};
 use haypile_log::{ChunkRecords, Copy, Histories, History, Index, Options};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -116,7 +117,7 @@ fn begin(dir: &Path) -> Result<(), String> {
 
 /// Fetches the files of the base, and removes what does not belong there.
 fn fetch(archive: &Archive, files: &[&BackupFile], dir: &Path) -> Result<(), String> {
-    let wanted: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.path)).collect();
+    let wanted: HashSet<PathBuf> = files.iter().map(|file| dir.join(&file.path)).collect();
     for path in files_below(&datadir::base_dir(dir)).map_err(|error| format!("{}: {error}", dir.display()))? {
         if !wanted.contains(&path) {
             fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
