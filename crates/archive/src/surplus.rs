@@ -21,9 +21,8 @@ pub struct Surplus {
 pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surplus {
     let age = |backup: &Manifest| (backup.made_ms, backup.through);
     let chain = made.map(Manifest::chain).or_else(|| catalog.newest().map(|(_, chain)| chain));
-    let leads = |backup: &Manifest| {
-        chain.as_ref().is_some_and(|chain| chain.leads_from(backup.history(), backup.through))
-    };
+    let leads =
+        |backup: &Manifest| chain.as_ref().is_some_and(|chain| chain.leads_from(backup.history(), backup.through));
     let mut ages: Vec<_> = catalog.backups.iter().filter(|backup| leads(backup)).map(age).collect();
     ages.sort_unstable();
     let oldest = ages.len().checked_sub(keep.max(1)).filter(|_| keep > 0).map(|at| ages[at]);
