@@ -19,7 +19,13 @@ pub(super) fn spoil(a: &mut Arguments, command: &mut Command) {
             command.remove(at.max(1));
         }
         1 => command.truncate(1),
-        2 if at > 0 => command[at] = a.odd(),
+        2 if at > 0 => {
+            command[at] = a.odd();
+            // An entry's id of the clock is another one on each server.
+            if command[0].eq_ignore_ascii_case(b"xadd") && command[at] == b"*" {
+                command[at] = b"1".to_vec();
+            }
+        }
         3 => command.insert(at.max(1).min(command.len()), command[at].clone()),
         4 if at > 1 => command.swap(at, at - 1),
         _ => command.push(a.number()),
