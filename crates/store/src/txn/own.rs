@@ -9,9 +9,9 @@ use crate::memtable::{Change, Patch, Splice};
 use crate::row::Key;
 use crate::value::Value;
 use haypile_log::{Body, Placed};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,18 +40,54 @@ impl Op {
     }
 }
 
-/// One write.
-pub struct Own {
+/// One write. A block or a command may have a million, so that each byte counts.
+struct Own {
     print: u64,
-    placed: Placed,
+    /// Where the row's key begins in its body, where the value follows on it, and where that ends.
+    key: u32,
+    value: u32,
+    end: u32,
+    /// The transaction's previous write of a row with the same print, or `NONE`.
+    previous: u32,
+    /// The place in `Overlay::changes`, of a change.
+    change: u32,
+    kind: Kind,
     ahead: bool,
-    pub op: Op,
-    /// The transaction's previous write of a row with the same print.
-    previous: Option<u32>,
-    /// The row below a change, where the transaction had not written it before.
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Put,
+    Delete,
+    Change,
+}
+
+/// The rest of a write that changes a part of its row.
+struct Changed {
+    op: Op,
+    /// The row below the change, where the transaction had not written it before.
     before: Option<Value>,
-    /// The row after a change, where it is known already. Only the newest change of a row keeps it.
+    /// The row after the change, where it is known already. Only the newest change of a row keeps it.
     after: Option<Value>,
+}
+
+/// The place of no write.
+const NONE: u32 = u32::MAX;
+
+impl Own {
+    fn new(print: u64, placed: &Placed, kind: Kind, ahead: bool) -> Own {
+        debug_assert_eq!(placed.key.end, placed.value.start, "a value follows on its key");
+        let (key, value, end) = (placed.key.start, placed.value.start, placed.value.end);
+        Own { print, key, value, end, previous: NONE, change: NONE, kind, ahead }
+    }
+
+    fn key(&self) -> std::ops::Range<usize> {
+        self.key as usize..self.value as usize
+    }
+
+    fn value(&self) -> std::ops::Range<usize> {
+        self.value as usize..self.end as usize
+    }
 }
 
 /// The writes in their order.
@@ -62,30 +98,34 @@ pub struct Overlay {
     /// The words of the record beside its writes.
     statements: Body,
     own: Vec<Own>,
+    /// In the order of their writes.
+    changes: Vec<Changed>,
     /// The last write of each print, once there are too many writes to look at each.
-    last: HashMap<u64, u32, BuildHasherDefault<PrintHasher>>,
+    last: HashTable<u32>,
     /// The number of times that `ahead` was written out.
     spills: u32,
 }
 
-/// A hasher of prints, which are hashes already, but not in all of their bits.
-#[derive(Default)]
-pub struct PrintHasher(u64);
+/// Returns the hash of a print, which is a hash already, but not in all of its bits.
+#[inline]
+fn spread(print: u64) -> u64 {
+    let mixed = print.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
 
-impl Hasher for PrintHasher {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("prints are numbers")
-    }
-
-    #[inline]
-    fn write_u64(&mut self, print: u64) {
-        let mixed = print.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// Notes the write at `at` as the last one of its print, and the one before as its previous one.
+#[inline]
+fn note_last(last: &mut HashTable<u32>, own: &mut [Own], at: usize) {
+    let print = own[at].print;
+    let is_same = |other: &u32| own[*other as usize].print == print;
+    let previous = match last.entry(spread(print), is_same, |other| spread(own[*other as usize].print)) {
+        Entry::Occupied(mut entry) => std::mem::replace(entry.get_mut(), at as u32),
+        Entry::Vacant(entry) => {
+            entry.insert(at as u32);
+            NONE
+        }
+    };
+    own[at].previous = previous;
 }
 
 /// The state of an overlay, to go back to.
@@ -153,13 +193,13 @@ impl Overlay {
     pub fn put(&mut self, print: u64, key: &[&[u8]], value: &[&[u8]], ahead: bool) {
         let body = if ahead { &mut self.ahead } else { &mut self.main };
         let placed = body.put(key, value);
-        self.push(Own { print, placed, ahead, op: Op::Put, previous: None, before: None, after: None });
+        self.push(Own::new(print, &placed, Kind::Put, ahead));
     }
 
     pub fn delete(&mut self, print: u64, key: &[&[u8]], ahead: bool) {
         let body = if ahead { &mut self.ahead } else { &mut self.main };
         let placed = body.delete(key);
-        self.push(Own { print, placed, ahead, op: Op::Delete, previous: None, before: None, after: None });
+        self.push(Own::new(print, &placed, Kind::Delete, ahead));
     }
 
     /// Adds a change of a row. `before` is the row below, for the first write of it; `earlier` the last write of the
@@ -175,8 +215,8 @@ impl Overlay {
     ) {
         // Where small changes follow one another, the row after the last one is kept: reading the row costs nothing
         // then.
-        let after = earlier.filter(|at| self.own[*at].op.is_change()).and_then(|at| {
-            let row = self.own[at].after.take().or_else(|| self.read(at));
+        let after = earlier.filter(|at| self.own[*at].kind == Kind::Change).and_then(|at| {
+            let row = self.changes[self.own[at].change as usize].after.take().or_else(|| self.read(at));
             row.map(|row| row.changed(change))
         });
         let body = if ahead { &mut self.ahead } else { &mut self.main };
@@ -188,27 +228,27 @@ impl Overlay {
                 (body.splice(&[key], offset, removed, bytes, len_after), Op::Splice { offset, removed, len_after })
             }
         };
-        self.push(Own { print, placed, ahead, op, previous: None, before, after });
+        let number = self.changes.len() as u32;
+        self.changes.push(Changed { op, before, after });
+        self.push(Own { change: number, ..Own::new(print, &placed, Kind::Change, ahead) });
     }
 
     #[inline]
-    fn push(&mut self, mut own: Own) {
+    fn push(&mut self, own: Own) {
         let at = self.own.len();
-        if at >= LINEAR {
-            own.previous = self.index_up_to(at).insert(own.print, at as u32);
-        }
         self.own.push(own);
+        if at >= LINEAR {
+            self.index(at);
+        }
     }
 
-    /// Returns the index, holding the first `count` writes.
-    fn index_up_to(&mut self, count: usize) -> &mut HashMap<u64, u32, BuildHasherDefault<PrintHasher>> {
-        if count == LINEAR {
+    /// Adds the newest write, at `at`, to the index, which is begun with the first ones.
+    fn index(&mut self, at: usize) {
+        let from = if at == LINEAR { 0 } else { at };
+        if from == 0 {
             self.last.clear();
-            for at in 0..count {
-                self.own[at].previous = self.last.insert(self.own[at].print, at as u32);
-            }
         }
-        &mut self.last
+        (from..=at).for_each(|at| note_last(&mut self.last, &mut self.own, at));
     }
 
     fn body_of(&self, own: &Own) -> &[u8] {
@@ -216,11 +256,16 @@ impl Overlay {
     }
 
     fn key_of(&self, own: &Own) -> &[u8] {
-        &self.body_of(own)[own.placed.key.start as usize..own.placed.key.end as usize]
+        &self.body_of(own)[own.key()]
     }
 
     fn value_of(&self, own: &Own) -> &[u8] {
-        &self.body_of(own)[own.placed.value.start as usize..own.placed.value.end as usize]
+        &self.body_of(own)[own.value()]
+    }
+
+    /// Returns the rest of a write that is a change.
+    fn changed(&self, own: &Own) -> Option<&Changed> {
+        (own.kind == Kind::Change).then(|| &self.changes[own.change as usize])
     }
 
     /// Returns the last write of a key's meta row.
@@ -244,11 +289,16 @@ impl Overlay {
         if self.own.len() <= LINEAR {
             return self.own.iter().rposition(|own| own.print == print && same(self.key_of(own)));
         }
-        let mut at = self.last.get(&print).copied();
-        while let Some(candidate) = at {
-            let own = &self.own[candidate as usize];
+        let last = self.last.find(spread(print), |at| self.own[*at as usize].print == print);
+        self.find_from(last.copied().unwrap_or(NONE), same)
+    }
+
+    /// Returns the last write of a row among the one at `at` and those before it of the same print.
+    fn find_from(&self, mut at: u32, same: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        while at != NONE {
+            let own = &self.own[at as usize];
             if same(self.key_of(own)) {
-                return Some(candidate as usize);
+                return Some(at as usize);
             }
             at = own.previous;
         }
@@ -258,25 +308,25 @@ impl Overlay {
     /// Returns the row after the write at `at`.
     pub fn read(&self, at: usize) -> Option<Value> {
         let own = &self.own[at];
-        match own.op {
-            Op::Put => Some(Value::from(self.value_of(own))),
-            Op::Delete => None,
-            Op::Patch { .. } | Op::Splice { .. } if own.after.is_some() => own.after.clone(),
-            Op::Patch { .. } | Op::Splice { .. } => Some(Value::from(self.replayed(at))),
+        match self.changed(own) {
+            None if own.kind == Kind::Delete => None,
+            None => Some(Value::from(self.value_of(own))),
+            Some(Changed { after: Some(after), .. }) => Some(after.clone()),
+            Some(_) => Some(Value::from(self.replayed(at))),
         }
     }
 
     /// Returns whether the row exists after the write at `at`.
     pub fn is_there(&self, at: usize) -> bool {
-        self.own[at].op != Op::Delete
+        self.own[at].kind != Kind::Delete
     }
 
     /// Returns how long the row is after the write at `at`; a missing one is empty.
     pub fn len_at(&self, at: usize) -> usize {
         let own = &self.own[at];
-        match own.op {
-            Op::Put | Op::Delete => self.value_of(own).len(),
-            Op::Patch { len_after, .. } | Op::Splice { len_after, .. } => len_after as usize,
+        match self.changed(own).map(|changed| changed.op) {
+            Some(Op::Patch { len_after, .. } | Op::Splice { len_after, .. }) => len_after as usize,
+            _ => self.value_of(own).len(),
         }
     }
 
@@ -286,16 +336,15 @@ impl Overlay {
         let mut first = at;
         let mut row = loop {
             let Some(earlier) = self.earlier(first) else {
-                break self.own[first].before.as_deref().unwrap_or_default().to_vec();
+                let below = self.changed(&self.own[first]).and_then(|changed| changed.before.as_deref());
+                break below.unwrap_or_default().to_vec();
             };
             let own = &self.own[earlier];
-            match own.op {
-                Op::Put => break self.value_of(own).to_vec(),
-                Op::Delete => break Vec::new(),
-                Op::Patch { .. } | Op::Splice { .. } if own.after.is_some() => {
-                    break own.after.as_deref().unwrap_or_default().to_vec();
-                }
-                Op::Patch { .. } | Op::Splice { .. } => {
+            match self.changed(own) {
+                // The value of a delete is empty.
+                None => break self.value_of(own).to_vec(),
+                Some(Changed { after: Some(after), .. }) => break after.to_vec(),
+                Some(_) => {
                     changes.push(earlier);
                     first = earlier;
                 }
@@ -303,7 +352,7 @@ impl Overlay {
         };
         for &at in changes.iter().rev() {
             let own = &self.own[at];
-            if let Some(change) = own.op.change(self.value_of(own)) {
+            if let Some(change) = self.changed(own).and_then(|changed| changed.op.change(self.value_of(own))) {
                 change.apply_to(&mut row);
             }
         }
@@ -316,15 +365,7 @@ impl Overlay {
         if self.own.len() <= LINEAR {
             return self.own[..at].iter().rposition(|own| own.print == self.own[at].print && self.key_of(own) == row);
         }
-        let mut candidate = self.own[at].previous;
-        while let Some(earlier) = candidate {
-            let own = &self.own[earlier as usize];
-            if self.key_of(own) == row {
-                return Some(earlier as usize);
-            }
-            candidate = own.previous;
-        }
-        None
+        self.find_from(self.own[at].previous, |other| other == row)
     }
 
     /// Returns the keys of all writes.
@@ -340,13 +381,11 @@ impl Overlay {
     /// Returns the row after the write at `at`, where it lies if possible.
     pub fn look(&self, at: usize) -> Option<Cow<'_, [u8]>> {
         let own = &self.own[at];
-        match own.op {
-            Op::Put => Some(Cow::Borrowed(self.value_of(own))),
-            Op::Delete => None,
-            Op::Patch { .. } | Op::Splice { .. } => match &own.after {
-                Some(after) => Some(Cow::Borrowed(after)),
-                None => Some(Cow::Owned(self.replayed(at))),
-            },
+        match self.changed(own) {
+            None if own.kind == Kind::Delete => None,
+            None => Some(Cow::Borrowed(self.value_of(own))),
+            Some(Changed { after: Some(after), .. }) => Some(Cow::Borrowed(after)),
+            Some(_) => Some(Cow::Owned(self.replayed(at))),
         }
     }
 
@@ -395,7 +434,7 @@ impl Overlay {
         self.ahead.truncate(ahead_len);
         self.statements.truncate(to.statements);
         let writes = self.own.len();
-        self.own.retain(|own| (own.placed.key.start as usize) < if own.ahead { ahead_len } else { to.main });
+        self.own.retain(|own| (own.key as usize) < if own.ahead { ahead_len } else { to.main });
         if self.own.len() < writes {
             self.reindex();
         }
@@ -411,13 +450,10 @@ impl Overlay {
         self.ahead.append(&self.main);
         std::mem::swap(&mut self.ahead, &mut self.main);
         self.ahead.clear();
-        for own in &mut self.own {
-            if !std::mem::take(&mut own.ahead) {
-                for range in [&mut own.placed.key, &mut own.placed.value] {
-                    *range = range.start + shift..range.end + shift;
-                }
-            }
+        for own in self.own.iter_mut().filter(|own| !own.ahead) {
+            (own.key, own.value, own.end) = (own.key + shift, own.value + shift, own.end + shift);
         }
+        self.own.iter_mut().for_each(|own| own.ahead = false);
     }
 
     /// Returns the record's body, joined.
@@ -448,10 +484,10 @@ impl Overlay {
         for at in 0..self.own.len() {
             // A change that stays has its row below in the memtable from now on, and perhaps soon in the base.
             if !self.own[at].ahead
-                && self.own[at].op.is_change()
+                && self.own[at].kind == Kind::Change
                 && let Some(earlier) = self.earlier(at).filter(|earlier| self.own[*earlier].ahead)
             {
-                self.own[at].before = self.read(earlier);
+                self.changes[self.own[at].change as usize].before = self.read(earlier);
             }
         }
         self.take_writes(true, apply);
@@ -461,12 +497,23 @@ impl Overlay {
         self.reindex();
     }
 
+    /// Makes the index anew, and forgets the changes of writes that are gone.
     fn reindex(&mut self) {
         self.last.clear();
+        let is_indexed = self.own.len() > LINEAR;
+        let mut changes = 0;
         for at in 0..self.own.len() {
-            let print = self.own[at].print;
-            self.own[at].previous = if self.own.len() > LINEAR { self.last.insert(print, at as u32) } else { None };
+            self.own[at].previous = NONE;
+            if is_indexed {
+                note_last(&mut self.last, &mut self.own, at);
+            }
+            if self.own[at].kind == Kind::Change {
+                self.changes.swap(changes, self.own[at].change as usize);
+                self.own[at].change = changes as u32;
+                changes += 1;
+            }
         }
+        self.changes.truncate(changes);
     }
 
     /// Returns the keys of the writes ahead, or of the rest.
@@ -479,15 +526,17 @@ impl Overlay {
     #[inline]
     pub fn take_writes(&mut self, ahead: bool, mut apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
         let bytes = if ahead { self.ahead.bytes() } else { self.main.bytes() };
-        for own in self.own.iter_mut().filter(|own| own.ahead == ahead) {
-            let (key, value) = (&own.placed.key, &own.placed.value);
-            own.after = None;
-            apply(
-                &bytes[key.start as usize..key.end as usize],
-                own.op,
-                &bytes[value.start as usize..value.end as usize],
-                own.before.take(),
-            );
+        for own in self.own.iter().filter(|own| own.ahead == ahead) {
+            let (key, value) = (&bytes[own.key()], &bytes[own.value()]);
+            match own.kind {
+                Kind::Put => apply(key, Op::Put, value, None),
+                Kind::Delete => apply(key, Op::Delete, value, None),
+                Kind::Change => {
+                    let changed = &mut self.changes[own.change as usize];
+                    changed.after = None;
+                    apply(key, changed.op, value, changed.before.take());
+                }
+            }
         }
     }
 
@@ -496,6 +545,7 @@ impl Overlay {
         self.statements.clear();
         self.statements.shrink_to(KEPT_BYTES_MAX);
         self.own.clear();
+        self.changes.clear();
         self.spills = 0;
         if !self.ahead.is_empty()
             || !self.last.is_empty()
@@ -506,7 +556,8 @@ impl Overlay {
             self.main.shrink_to(KEPT_BYTES_MAX);
             self.ahead.shrink_to(KEPT_BYTES_MAX);
             self.own.shrink_to(KEPT_BYTES_MAX / size_of::<Own>());
-            self.last.shrink_to(KEPT_BYTES_MAX / 16);
+            self.changes.shrink_to(KEPT_BYTES_MAX / size_of::<Changed>());
+            self.last.shrink_to(KEPT_BYTES_MAX / size_of::<u32>(), |_| unreachable!("there is none"));
         }
     }
 }
