@@ -123,6 +123,9 @@ pub(crate) struct EndWriter {
     sequence: u64,
     /// Invariant: what is in the other slot is on the disk.
     slot: u64,
+    /// The last note that was written.
+    ///
+    /// Invariant: neither its index nor its segment goes back.
     last: End,
 }
 
@@ -152,9 +155,10 @@ impl EndWriter {
         open().map_err(OpenError::io(path))
     }
 
-    /// Notes `end`, until `sync` not durably; false if that was noted last already.
+    /// Notes `end`, until `sync` not durably; false if the last note that was written says so already, or more: of two
+    /// threads the one with the older note may come second.
     pub(crate) fn note(&mut self, end: End) -> io::Result<bool> {
-        if self.last == end {
+        if self.last == end || end.synced < self.last.synced || end.segment < self.last.segment {
             return Ok(false);
         }
         self.write(end).map(|()| true)
@@ -162,8 +166,9 @@ impl EndWriter {
 
     fn write(&mut self, end: End) -> io::Result<()> {
         self.sequence += 1;
+        write_all_at(&*self.file, &end.encode(self.sequence), self.slot * SLOT_DISTANCE)?;
         self.last = end;
-        write_all_at(&*self.file, &end.encode(self.sequence), self.slot * SLOT_DISTANCE)
+        Ok(())
     }
 
     pub(crate) fn file(&self) -> Arc<dyn File> {
@@ -212,6 +217,23 @@ mod tests {
         assert!(matches!(read_end(&files, path), Err(OpenError::Damage(_))));
         files.replace(path, Vec::new());
         assert!(matches!(read_end(&files, path), Err(OpenError::Damage(_))));
+    }
+
+    #[test]
+    fn a_note_that_could_not_be_written_is_written_again_and_none_goes_back() {
+        let (files, path) = (ForgetfulFiles::new(), Path::new("/d/haypile.end"));
+        files.create_dir_all(Path::new("/d")).unwrap();
+        let faults = crate::testing::FaultFiles::new(files.process());
+        let mut writer = EndWriter::begin(&faults, path, end(10)).unwrap();
+        faults.fail_writes(0, 1, io::ErrorKind::Other);
+        writer.note(end(20)).unwrap_err();
+        assert_eq!(read_end(&files, path).unwrap().unwrap().end, end(10));
+        assert!(writer.note(end(20)).unwrap(), "nothing says so yet");
+        assert_eq!(read_end(&files, path).unwrap().unwrap().end, end(20));
+        for late in [end(19), end(10)] {
+            assert!(!writer.note(late).unwrap(), "it comes late: {late:?}");
+        }
+        assert_eq!(read_end(&files, path).unwrap().unwrap().end, end(20));
     }
 
     #[test]

@@ -27,6 +27,7 @@ impl Shared {
 
     /// The note for records that have just been synced, before any waiting thread is told that they are.
     pub(crate) fn note_end_at(&self, state: &mut MutexGuard<'_, State>, synced: Index) {
+        debug_assert!(synced <= state.written, "what is not written is not synced: {synced}, {}", state.written);
         let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return };
         let Some(active) = &state.active else { return };
         // The newest history may have no segment: none could be made for it.
@@ -47,13 +48,13 @@ impl Shared {
         }
     }
 
-    /// Makes the note of the log's end durable.
+    /// Makes the note of the log's end durable; where that fails, it is tried again once the log has been idle for a
+    /// while. A note that is not durable is only an older one after a power failure.
     pub(crate) fn sync_end(&self, state: &mut MutexGuard<'_, State>) {
         state.end_noted = None;
-        MutexGuard::unlocked(state, || {
-            let mut writer = self.end.lock();
-            // A note that is not durable is only an older one after a power failure.
-            drop(writer.as_mut().map(EndWriter::sync));
-        });
+        let synced = MutexGuard::unlocked(state, || self.end.lock().as_mut().map_or(Ok(()), EndWriter::sync));
+        if synced.is_err() {
+            state.end_noted = Some(Instant::now());
+        }
     }
 }

@@ -106,6 +106,8 @@ impl Shared {
             // A reservation is given only for what fits the segments at hand, so there should be one.
             return state.break_off();
         };
+        let header = &spare.segment.header;
+        debug_assert!(header.first == Index(0) && header.start == state.start(), "a spare is of the newest history");
         let written = state.written;
         state.push_segment(Held {
             segment: spare.segment.clone(),
@@ -203,6 +205,8 @@ impl Shared {
                     _ => failure.text,
                 };
                 state.failure = Some(Failure { text, full: failure.full });
+                // The space thread may sleep without a deadline, because nothing was wrong so far.
+                self.space_cv.notify_one();
             }
         }
         // Noted while no thread can write.

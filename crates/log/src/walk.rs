@@ -28,8 +28,9 @@ pub(crate) struct Walk {
     at: usize,
     filled: usize,
     group: Option<GroupHeader>,
-    /// Of the newest group.
+    /// Of the newest group, as is `mark`.
     entry: Entry,
+    mark: Index,
     /// The end of the mark of a clean stop, if the walk has come to one.
     marked: Option<u64>,
     group_start: u64,
@@ -86,6 +87,7 @@ impl Walk {
             buf: groups,
             group: None,
             entry: Entry::default(),
+            mark: Index(0),
             marked: None,
             group_start: 0,
             group_end: 0,
@@ -109,7 +111,7 @@ impl Walk {
     pub(crate) fn skip_to(&mut self, other: &Walk) {
         if other.group.is_some() && other.offset() == other.group_end {
             (self.base, self.at, self.filled) = (other.offset(), 0, 0);
-            (self.next, self.entry) = (other.next, other.entry);
+            (self.next, self.entry, self.mark) = (other.next, other.entry, other.mark);
         }
     }
 
@@ -162,7 +164,10 @@ impl Walk {
         if group.entry < self.entry {
             return Ok(Err("a group of an older term or entry"));
         }
-        self.entry = group.entry;
+        if group.synced < self.mark {
+            return Ok(Err("a group that says less to be synced than the one before it"));
+        }
+        (self.entry, self.mark) = (group.entry, group.synced);
         if group.record_bytes == 0 {
             self.marked = Some(self.offset() + GROUP_HEADER_BYTES as u64);
             return Ok(Err("the segment ends with the mark of a clean stop"));
@@ -262,4 +267,32 @@ pub(crate) fn highest_mark(file: &dyn File, salt: Salt, from: u64, expected: Ind
         base += (filled - (GROUP_HEADER_BYTES - 1)) as u64;
     }
     Ok(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Kind, seal};
+
+    const SALT: Salt = Salt(7);
+
+    /// A group with one record and nothing in it.
+    fn group(index: Index, synced: Index) -> Vec<u8> {
+        let kind = Kind::Effects as u8;
+        let header = RecordHeader { body_crc: crc32fast::hash(b""), body_bytes: 0, kind, time_ms: 0, index };
+        let mut group = vec![0; GROUP_HEADER_BYTES];
+        group.extend_from_slice(&header.encode());
+        seal(&mut group, SALT, index, synced, Entry::default());
+        group
+    }
+
+    #[test]
+    fn marks_never_decrease() {
+        for (marks, expected) in [([0, 0, 2], 3), ([0, 1, 1], 3), ([0, 1, 0], 2)] {
+            let groups = (1..).zip(marks).flat_map(|(index, mark)| group(Index(index), Index(mark))).collect();
+            let mut walk = Walk::within_file(SALT, Index(1), SEGMENT_HEADER_BYTES, groups);
+            let found = std::iter::from_fn(|| walk.step().expect("memory").ok()).count();
+            assert_eq!(found, expected, "{marks:?}");
+        }
+    }
 }

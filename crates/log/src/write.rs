@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::files::write_all_at;
-use crate::format::{Index, seal};
+use crate::format::{Index, SEGMENT_HEADER_BYTES, seal};
 use crate::phase::Phase;
 use crate::queue::Part;
 use crate::state::{Retained, Shared, State};
@@ -96,6 +96,11 @@ impl Shared {
         let mut part = state.held.pop_front().expect("its length was just read");
         assert_eq!(part.first, state.written.next(), "records are written in their order, without gaps");
         assert!(length <= part.charge, "a group is never longer than its charge");
+        debug_assert!(
+            offset > SEGMENT_HEADER_BYTES || synced.next() == part.first,
+            "whatever precedes a segment was synced: {synced}, {}",
+            part.first
+        );
         let result = MutexGuard::unlocked(state, || {
             seal(&mut part.bytes, segment.header.salt, part.first, synced, part.entry);
             write_all_at(&*file, &part.bytes, offset)

@@ -99,6 +99,23 @@ fn when_the_new_segment_fails_too_writes_stop_and_reads_go_on_until_it_works_aga
 }
 
 #[test]
+fn a_failed_log_is_tried_again_by_itself() {
+    let mut rig = Rig::new(6);
+    let life = rig.open();
+    // Nothing is wrong, and the thread that tries again sleeps without a deadline.
+    life.wait_for_spare();
+    write_through(&life, 10);
+    life.faults.fail_syncs(0, u64::MAX / 2);
+    life.log.sync_through(Index(10)).unwrap_err();
+    life.faults.fail_syncs(0, 0);
+    life.wait_until("writes go on", |log| log.failed().is_none());
+    write_through(&life, 20);
+    life.log.sync_through(Index(20)).unwrap();
+    rig.disk.crash(6);
+    assert_eq!(rig.open().bodies(), expected(2..=20));
+}
+
+#[test]
 fn a_failed_write_goes_to_a_new_segment_and_a_short_one_goes_on() {
     let mut rig = Rig::new(3);
     let life = rig.open();
