@@ -77,6 +77,17 @@ impl Histories {
         (!is_behind_load && !self.is_abandoned(at) && index >= self.starts[at].after()).then(|| index.min(self.end(at)))
     }
 
+    /// Returns the histories in which a log that ends with `last` stands, the newest first: its newest one, and those
+    /// that only others without a record came behind. Its data are what they are in each.
+    pub fn standing(&self, last: Index) -> impl Iterator<Item = History> + '_ {
+        let before = move |at: &usize| {
+            let (parent, after) = self.starts[*at].parent()?;
+            let parent = self.position(parent).filter(|parent| parent < at)?;
+            (after == last && self.starts[parent + 1..=*at].iter().all(|start| start.after() == last)).then_some(parent)
+        };
+        std::iter::successors(self.starts.len().checked_sub(1), before).map(|at| self.starts[at].history)
+    }
+
     /// Returns the chain as it was when `history` was the newest.
     pub(crate) fn through(&self, history: History) -> Histories {
         let count = self.position(history).map_or(self.starts.len(), |at| at + 1);
@@ -105,6 +116,7 @@ impl Histories {
                 self.starts.push(*next);
             }
         }
+        debug_assert!(self.starts.is_sorted_by_key(HistoryStart::after), "histories begin in their order");
     }
 
     /// Returns what a segment's header keeps beside the newest history.
@@ -240,6 +252,25 @@ mod tests {
         assert_eq!([shared(1, 3), shared(1, 5), shared(1, 7)], [Some(3), Some(5), Some(5)]);
         assert_eq!([shared(2, 5), shared(2, 9), shared(3, 9)], [Some(5), Some(5), Some(9)]);
         assert_eq!([shared(9, 3), shared(3, 4)], [None; 2]);
+    }
+
+    #[test]
+    fn histories_without_a_record_are_left_again() {
+        let mut chain = chain();
+        let standing = |chain: &Histories, last| -> Vec<u8> {
+            chain.standing(Index(last)).map(|history| history.0[0]).collect()
+        };
+        assert_eq!(standing(&chain, 9), [6], "data were loaded");
+        chain.starts.truncate(3);
+        assert_eq!((standing(&chain, 8), standing(&chain, 5)), (vec![3], vec![3, 2, 1]));
+        // Four goes on where one ended, as if two and three had never been.
+        chain.push(HistoryStart { history: name(4), origin: Origin::Fork(name(1), Index(5)) });
+        assert_eq!((standing(&chain, 5), standing(&chain, 6)), (vec![4, 1], vec![4]));
+        assert_eq!(chain.of(Index(6)), Some(name(4)));
+        for history in 1..=4 {
+            assert_eq!(chain.shared_through(name(history), Index(5)), Some(Index(5)), "{history}");
+        }
+        assert_eq!(chain.shared_through(name(2), Index(7)), Some(Index(5)));
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Store {
 
     /// Notes that the log takes no record now.
     pub(crate) fn on_refused(&self, error: &AppendError) -> FollowError {
-        self.flush.on_log_refused();
+        self.flush.on_log_refused(error);
         FollowError::Refused(error.to_string())
     }
 
@@ -170,6 +170,8 @@ impl Store {
         if let Some(reserved) = reserved {
             self.log.append_at(reserved, record)?;
         }
+        let before = self.replayed.load(Ordering::Acquire);
+        debug_assert_eq!(record.index.0, before + 1, "records are applied in their order, without gaps");
         self.apply(record.index, &mut effects, latches, self.written_at(record.time_ms));
         // Stored under the latches: a freeze has either the record and its index, or neither.
         self.replayed.store(record.index.0, Ordering::Release);
@@ -180,11 +182,12 @@ impl Store {
     ///
     /// # Errors
     /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the
-    /// last record from the one that this store is in; or the store leads.
+    /// last record from one that this store [stands](haypile_log::Histories::standing) in; or the store leads.
     pub fn follow_history(&self, start: HistoryStart) -> Result<(), FollowError> {
         self.expect_to_follow()?;
         let (history, last) = (self.history(), self.log.last());
-        if start.history != history && start.parent() != Some((history, last)) {
+        let forks = |standing| start.parent() == Some((standing, last));
+        if start.history != history && !self.log.histories().standing(last).any(forks) {
             let why = format!("history {} does not go on where history {history} ends with {last} here", start.history);
             return Err(FollowError::Damaged(why));
         }
