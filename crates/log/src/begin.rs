@@ -18,10 +18,18 @@ impl Log {
     /// the disk when this returns, and takes no index. Blocks.
     ///
     /// # Errors
-    /// The log cannot be written or synced.
+    /// The log cannot be written or synced. The history is abandoned, so that no record gets into it as soon as the log
+    /// works again.
     pub fn begin_loaded_history(&self) -> Result<HistoryStart, SyncError> {
         let history = random_history(&self.shared.options);
-        self.begin(|_, last| HistoryStart { history, origin: Origin::Loaded(last) })
+        let begun = self.begin(|_, last| HistoryStart { history, origin: Origin::Loaded(last) });
+        if begun.is_err()
+            && let Some(start) = self.histories().start_of(history)
+        {
+            // The same failure is met again, and is known: the log goes on in the next history when it recovers.
+            drop(self.abandon_loaded_history(start));
+        }
+        begun
     }
 
     /// Begins a history of this log's own, which forks behind the last record: what a copy does that goes on by itself.
@@ -43,7 +51,7 @@ impl Log {
     /// without a record, each is followed in turn. It is on the disk when this returns. Blocks.
     ///
     /// # Panics
-    /// The history forks right behind the last record from the one that this log has.
+    /// The history forks right behind the last record from one in which this log [stands](Histories::standing).
     ///
     /// # Errors
     /// The log cannot be written or synced. It may be tried again.
@@ -54,8 +62,9 @@ impl Log {
             return state.failure.as_ref().map_or(Ok(()), |failure| Err(SyncError(failure.text.clone())));
         }
         drop(state);
-        self.begin(|_, last| {
-            assert_eq!(start.parent(), Some((current.history, last)), "the next history forks behind the last record");
+        self.begin(|histories, last| {
+            let forks = |history| start.parent() == Some((history, last));
+            assert!(histories.standing(last).any(forks), "the next history forks behind the last record");
             start
         })
         .map(drop)

@@ -301,6 +301,37 @@ fn a_history_for_which_the_disk_has_no_room_is_not_noted() {
 }
 
 #[test]
+fn a_note_that_could_not_be_synced_does_not_count_as_durable() {
+    let mut rig = Rig::new(15);
+    let life = rig.open();
+    life.wait_for_spare();
+    life.sync(b"two");
+    // The mark of a clean stop is synced twice before the note is.
+    life.faults.fail_syncs(2, 1);
+    assert_eq!(life.log.close(), Ok(Closed::Marked));
+    assert!(!life.log.is_end_durable());
+}
+
+#[test]
+fn a_load_whose_history_cannot_be_begun_takes_no_records() {
+    let mut rig = Rig::new(14);
+    let life = rig.open();
+    let last = life.sync(b"two");
+    let applied = Applied { index: last, history: Some(life.history) };
+    life.wait_for_spare();
+    life.faults.set_full(true);
+    life.log.begin_loaded_history().unwrap_err();
+    life.faults.set_full(false);
+    life.log.retry();
+    life.wait_until("writes go on", |log| log.failed().is_none());
+    life.sync(b"three");
+    rig.disk.kill();
+    let (options, _) = rig.options();
+    assert_eq!(Log::open(options, applied).unwrap().lacking, None, "it is in a history without the load");
+    assert_eq!(rig.open_with(applied, |_| {}).bodies(), [(3, b"three".to_vec())]);
+}
+
+#[test]
 fn a_load_that_never_came_to_be_leaves_no_trace_in_what_follows() {
     for is_clean in [false, true] {
         let mut rig = Rig::new(12);

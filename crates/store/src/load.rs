@@ -8,14 +8,17 @@
 use crate::base::{BaseError, Cursor, Direction, Rows, Step, Tier};
 use crate::databases::{COUNTERS, CountsAt, counts_row, encode_counts};
 use crate::flush::sorted::OwnRows;
-use crate::flush::{applied_row, encode_applied};
+use crate::flush::{Frozen, applied_row, encode_applied};
 use crate::row::{Family, RowKey, Space, parse_meta_row};
 use crate::spool::sorter::{Sorted, Sorter};
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::txn::Txn;
+use haypile_log::HistoryStart;
+use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, btree_map};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Rows between two looks at the load's progress and the disk's room.
@@ -92,55 +95,14 @@ impl Load<'_> {
     /// # Errors
     /// A key came twice, or the disk failed or is full. Nothing was loaded.
     pub fn finish(self, told: impl FnMut(u64, u64)) -> Result<(), LoadError> {
-        let failed = |error: BaseError| LoadError::Failed(error.to_string());
         let Load { store, rows, counts, failed: why } = self;
         why.map_or(Ok(()), |error| Err(failed(error)))?;
         // The guard is held to the end, so that no flush comes between the counters and their rows.
-        let (_frozen, start) = loop {
-            // Ids are leased in the base before it has rows of their objects.
-            store.flush_now().map_err(LoadError::Failed)?;
-            let frozen = store.frozen.lock();
-            if frozen.is_some() || store.last_applied().0 > store.applied.load(Ordering::Acquire) {
-                continue;
-            }
-            // The loaded rows have no records: a copy that has all records up to now does not have all data. So the log
-            // begins a new history.
-            let start = store.log.begin_loaded_history().map_err(|error| LoadError::Failed(error.to_string()))?;
-            if start.after().0 == store.applied.load(Ordering::Acquire) {
-                break (frozen, start);
-            }
-        };
-        let mut counted = counts.clone();
-        for (space, now) in store.databases.counts_now() {
-            let sum = counted.entry(space).or_insert([0; COUNTERS]);
-            sum.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
+        let (_frozen, start) = store.begin_loaded()?;
+        if let Err(error) = store.take_loaded(rows, &counts, start, told) {
+            store.abandon_loaded(start)?;
+            return Err(error);
         }
-        let mut own: OwnRows =
-            counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
-        own.insert(applied_row(), Some(encode_applied(start.after(), start.history)));
-        let (count, bytes_max) = (rows.rows(), rows.bytes_max());
-        let mut rows = Loaded {
-            store,
-            rows: rows.sorted(bytes_max).map_err(failed)?,
-            last: Vec::new(),
-            below: Below::new(store).map_err(failed)?,
-            own: own.into_iter(),
-            of_own: None,
-            twice: None,
-            done: 0,
-            count,
-            told,
-        };
-        let taken = store.base.ingest(&mut rows);
-        if taken.is_err() {
-            store.log.abandon_loaded_history(start).map_err(|error| LoadError::Failed(error.to_string()))?;
-        }
-        if let Some(row) = &rows.twice
-            && let Some(key) = parse_meta_row(row)
-        {
-            return Err(LoadError::Twice { database: store.databases.database_of(key.space), name: key.name.to_vec() });
-        }
-        taken.map_err(failed)?;
         store.log.purge(start.after());
         for (space, counts) in counts {
             for (counter, delta) in (0..).zip(counts) {
@@ -152,7 +114,75 @@ impl Load<'_> {
     }
 }
 
+fn failed(error: BaseError) -> LoadError {
+    LoadError::Failed(error.to_string())
+}
+
 impl Store {
+    /// Begins a history right behind the last record that the base has, and keeps flushes out as long as the guard is
+    /// held.
+    fn begin_loaded(&self) -> Result<(MutexGuard<'_, Option<Arc<Frozen>>>, HistoryStart), LoadError> {
+        loop {
+            // Ids are leased in the base before it has rows of their objects.
+            self.flush_now().map_err(LoadError::Failed)?;
+            let frozen = self.frozen.lock();
+            if frozen.is_some() || self.last_applied().0 > self.applied.load(Ordering::Acquire) {
+                continue;
+            }
+            // The loaded rows have no records: a copy that has all records up to now does not have all data. So the log
+            // begins a new history.
+            let start = self.log.begin_loaded_history().map_err(|error| LoadError::Failed(error.to_string()))?;
+            if start.after().0 == self.applied.load(Ordering::Acquire) {
+                return Ok((frozen, start));
+            }
+            // The base lacks a record before it: that of a transaction which came between.
+            self.abandon_loaded(start)?;
+        }
+    }
+
+    /// Leaves the history of a load whose rows the base has not taken: it would be refused without them.
+    fn abandon_loaded(&self, start: HistoryStart) -> Result<(), LoadError> {
+        self.log.abandon_loaded_history(start).map_err(|error| LoadError::Failed(error.to_string()))
+    }
+
+    /// Brings the rows of a load into the base, with what it says of itself behind them: all of it, or nothing.
+    fn take_loaded(
+        &self,
+        rows: Sorter,
+        counts: &BTreeMap<Space, CountsAt>,
+        start: HistoryStart,
+        told: impl FnMut(u64, u64),
+    ) -> Result<(), LoadError> {
+        let mut counted = counts.clone();
+        for (space, now) in self.databases.counts_now() {
+            let sum = counted.entry(space).or_insert([0; COUNTERS]);
+            sum.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
+        }
+        let mut own: OwnRows =
+            counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
+        own.insert(applied_row(), Some(encode_applied(start.after(), start.history)));
+        let (count, bytes_max) = (rows.rows(), rows.bytes_max());
+        let mut rows = Loaded {
+            store: self,
+            rows: rows.sorted(bytes_max).map_err(failed)?,
+            last: Vec::new(),
+            below: Below::new(self).map_err(failed)?,
+            own: own.into_iter(),
+            of_own: None,
+            twice: None,
+            done: 0,
+            count,
+            told,
+        };
+        let taken = self.base.ingest(&mut rows);
+        if let Some(row) = &rows.twice
+            && let Some(key) = parse_meta_row(row)
+        {
+            return Err(LoadError::Twice { database: self.databases.database_of(key.space), name: key.name.to_vec() });
+        }
+        taken.map_err(failed)
+    }
+
     /// Returns an error unless the disk has room for so many bytes and `disk-free-min`.
     pub(crate) fn has_room(&self, bytes: usize) -> Result<(), BaseError> {
         let (free, least) = (self.disk_free(), self.flush.disk_free_min_bytes());
@@ -162,9 +192,10 @@ impl Store {
         Err(BaseError::Full(format!("it has {free} bytes left, too few for {bytes} more and `disk-free-min`")))
     }
 
-    /// Forgets what is known of the base, which has rows that never were in the memtable.
+    /// Forgets what is known of the base, which has rows that never were in the memtable: of objects with any id that
+    /// was given out so far.
     fn on_loaded(&self) {
-        self.base_ids_end.fetch_max(self.objects.ended_below(), Ordering::AcqRel);
+        self.base_ids_end.fetch_max(self.objects.issued_below(), Ordering::AcqRel);
         self.presence.forget();
         self.cache.clear();
         self.epoch.fetch_add(1, Ordering::AcqRel);

@@ -106,6 +106,11 @@ impl Objects {
         }
     }
 
+    /// Returns the id below which every id is given out, also to transactions that have not ended.
+    pub fn issued_below(&self) -> u64 {
+        self.ids.lock().next
+    }
+
     /// Returns the id below which every object belongs to transactions that have ended, on whichever node issues ids.
     pub fn ended_below(&self) -> u64 {
         let ids = self.ids.lock();
@@ -221,9 +226,9 @@ mod tests {
         let objects = Objects::default();
         let (first, second) = (issue(&objects), issue(&objects));
         objects.settle(&[second]);
-        assert_eq!(objects.ended_below(), first.0);
+        assert_eq!((objects.ended_below(), objects.issued_below()), (first.0, second.0 + 1));
         objects.settle(&[first]);
-        assert_eq!(objects.ended_below(), second.0 + 1);
+        assert_eq!((objects.ended_below(), objects.issued_below()), (second.0 + 1, second.0 + 1));
     }
 
     #[test]

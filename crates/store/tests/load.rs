@@ -5,6 +5,7 @@ mod machine;
 use haypile_store::base::BaseError;
 use haypile_store::{Counter, Direction, DiskFree, Load, LoadError, ObjectId, Space, Stop, Txn, row};
 use machine::{Machine, usual};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -160,6 +161,47 @@ fn a_full_disk_ends_it_without_effect() {
     load(&machine, &mut loading, "key", b"value");
     loading.finish(|_, _| ()).expect("the disk works again");
     assert_eq!((keys(&machine), machine.get("key").as_deref()), (1, Some(&b"value"[..])));
+}
+
+#[test]
+fn a_load_that_cannot_read_the_base_leaves_no_history_behind() {
+    let machine = Machine::new(usual);
+    let mut loading = begin(&machine, LARGE);
+    load(&machine, &mut loading, "key", b"value");
+    machine.base.set_scan_fault(Some(BaseError::Failed("injected".into())));
+    let failed = loading.finish(|_, _| ());
+    assert!(matches!(&failed, Err(LoadError::Failed(why)) if why.contains("injected")), "{failed:?}");
+    machine.base.set_scan_fault(None);
+    machine.put("later", b"x").expect("room");
+    machine.store.log().write();
+    let machine = machine.kill();
+    assert_eq!((machine.get("key"), machine.get("later").as_deref()), (None, Some(&b"x"[..])));
+}
+
+#[test]
+fn objects_are_found_whichever_ids_other_transactions_hold() {
+    let machine = Machine::new(usual);
+    let mut other = machine.begin();
+    other.new_object().expect("room");
+    let mut loading = begin(&machine, LARGE);
+    let mut txn = machine.begin();
+    let id = object(&mut txn, b"object", 10);
+    assert!(loading.take(&mut txn).expect("there is room"));
+    drop(txn);
+    loading.finish(|_, _| ()).expect("nothing is broken");
+    let mut txn = machine.begin();
+    let key = txn.key(b"object");
+    let row = row::data_row(key.space, key.slot, id, &7u16.to_be_bytes());
+    let (from, until) = row::object_range(row::Family::Data, key.space, key.slot, id);
+    assert!(txn.row(&row).expect("reads").is_some());
+    let mut rows = 0;
+    let count = |_: &[u8], _: &[u8]| {
+        rows += 1;
+        ControlFlow::Continue(())
+    };
+    txn.visit(&from, &until, Direction::Forward, 100, count).expect("reads");
+    assert_eq!(rows, 10);
+    drop(other);
 }
 
 #[test]

@@ -36,6 +36,7 @@ struct Script {
     ingest_fault: Option<BaseError>,
     next_ingest_fault: Option<BaseError>,
     get_fault: Option<BaseError>,
+    scan_fault: Option<BaseError>,
     reclaim_fault: Option<BaseError>,
     hold_ingests: bool,
     held: u64,
@@ -108,6 +109,11 @@ impl FaultBase {
     /// Makes reads of a row that may go to the disk fail, or work again.
     pub fn set_get_fault(&self, fault: Option<BaseError>) {
         self.script.lock().get_fault = fault;
+    }
+
+    /// Makes scans that may go to the disk fail, or work again.
+    pub fn set_scan_fault(&self, fault: Option<BaseError>) {
+        self.script.lock().scan_fault = fault;
     }
 
     /// Makes compactions that give room back fail, or work again.
@@ -258,6 +264,9 @@ impl Base for FaultBase {
             self.changed.wait_while(&mut script, |script| script.hold_scans);
             script.scans += 1;
             self.changed.notify_all();
+            if let Some(fault) = &script.scan_fault {
+                return Err(fault.clone());
+            }
         }
         self.inner.scan(from, until, direction, tier)
     }

@@ -186,7 +186,7 @@ impl Node {
         (self.change)(&mut of_copy);
         of_copy.log.dir = dir.to_owned();
         of_copy.log.files = self.process.clone();
-        let end = crate::check::look(&of_copy.log, &*open_base()).expect("a copy is sound");
+        let end = crate::check::look(&of_copy.log, &*open_base()).expect("a copy is sound").end;
         assert_eq!(end.last, index, "a copy ends where it was to end");
         let files = self.process.list(dir).expect("it was just made").into_iter().map(|name| {
             let path = dir.join(&name);
