@@ -2,6 +2,7 @@
 //! and the reason why there are no writes.
 
 use crate::refusal::Refusal;
+use haypile_log::AppendError;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +62,14 @@ pub(super) struct Work {
     pub is_forced: bool,
     pub closing: bool,
     pub abandoned: bool,
+}
+
+impl Work {
+    /// Returns whether the turn, if it succeeds, brings everything up to its begin into the base. One that only tries
+    /// again what a failure left over does not, nor does the last turn of a thread that ends without a flush.
+    fn is_whole(&self) -> bool {
+        (self.is_forced || self.closing) && !self.abandoned
+    }
 }
 
 #[derive(Default)]
@@ -187,10 +196,15 @@ impl FlushControl {
         self.state.lock().failure.clone()
     }
 
-    /// Notes that the log had no room for a record.
+    /// Notes that the log took no record, unless it was only behind with writing, or the record was too long.
     #[cold]
-    pub fn on_log_refused(&self) {
-        self.log_refused.lock().get_or_insert_with(Instant::now);
+    pub fn on_log_refused(&self, error: &AppendError) {
+        match error {
+            AppendError::Full(_) | AppendError::Failed(_) => {
+                self.log_refused.lock().get_or_insert_with(Instant::now);
+            }
+            AppendError::Busy | AppendError::TooLarge => {}
+        }
     }
 
     /// Returns the time since the last freeze.
@@ -256,7 +270,8 @@ impl FlushControl {
         let mut state = self.state.lock();
         state.attempts += 1;
         match result {
-            Ok(()) => state.served = work.forced,
+            Ok(()) if work.is_whole() => state.served = work.forced,
+            Ok(()) => {}
             Err(_) => state.failed = work.forced,
         }
         self.is_failing.store(result.is_err(), Ordering::Relaxed);
@@ -360,5 +375,44 @@ impl FlushControl {
             ("flushed_rows", self.rows.load(Ordering::Relaxed)),
             ("last_flush_us", self.last_us.load(Ordering::Relaxed)),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control() -> FlushControl {
+        FlushControl::new(1 << 20, 1 << 20, Arc::default())
+    }
+
+    #[test]
+    fn a_turn_that_brings_only_what_was_left_over_serves_no_request() {
+        let control = control();
+        control.demand();
+        let forced = Work { forced: 1, is_forced: true, closing: false, abandoned: false };
+        let served = |work: &Work, result| {
+            control.on_turn(work, result);
+            control.state.lock().served
+        };
+        assert_eq!(served(&forced, Err("the disk is full".into())), 0);
+        assert_eq!(served(&Work { is_forced: false, ..forced }, Ok(())), 0, "the caller may not have been told yet");
+        assert_eq!(served(&Work { abandoned: true, closing: true, ..forced }, Ok(())), 0, "nothing was flushed");
+        assert_eq!(served(&Work { closing: true, is_forced: false, ..forced }, Ok(())), 1);
+        assert_eq!(control.flush_now(), Err("the store is closed".into()));
+    }
+
+    #[test]
+    fn a_log_that_is_only_busy_does_not_refuse() {
+        let control = control();
+        for (error, is_refusing) in [
+            (AppendError::Busy, false),
+            (AppendError::TooLarge, false),
+            (AppendError::Full("no room".into()), true),
+            (AppendError::Busy, true),
+        ] {
+            control.on_log_refused(&error);
+            assert_eq!(control.is_log_refusing(), is_refusing, "{error}");
+        }
     }
 }

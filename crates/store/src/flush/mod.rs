@@ -25,7 +25,7 @@ use crate::base::{BaseError, Pressure, Reclaim};
 use crate::memtable::{Found, Table};
 use crate::objects::settled_row;
 use crate::role::Role;
-use crate::row::parse_meta_row;
+use crate::row::{Space, parse_meta_row};
 use crate::stop::Mode;
 use crate::store::Store;
 use control::Work;
@@ -191,7 +191,8 @@ impl Store {
     }
 
     /// Lets go of the log's segments that the base no longer needs. In a consensus group the segment with the base's
-    /// last record stays: it says of which entry that is.
+    /// last record stays: it says of which entry that is. So the log never makes up for a member's lost last segment,
+    /// though the base has all of it: a start that does not know that entry would vote for any candidate.
     pub(crate) fn purge_log(&self, applied: Index) {
         let spare = u64::from(self.options.in_group);
         self.log.purge(Index(applied.0.saturating_sub(spare)));
@@ -240,6 +241,12 @@ impl Store {
         assert!(
             frozen.objects_below <= self.objects.ended_below(),
             "the base never drops rows of an object that is not decided"
+        );
+        // A member of a group that has records still to apply knows spaces as dead before the record that says so.
+        let is_database = |space: &Space| self.databases.database_of(*space).is_some();
+        assert!(
+            self.role.get() != Role::Leading || !dead.iter().any(is_database),
+            "the base never drops the rows of a database: {dead:?}"
         );
         self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: dead.clone() });
         // Spaces that have died since are reclaimed after the flush of the generation that says so: that one may hold
@@ -323,6 +330,7 @@ impl Store {
             let counts = self.databases.counts_now();
             let (dead, gone) = (self.databases.dead(), self.reclaimer.gone());
             let objects_below = self.objects.settled_below();
+            debug_assert!(objects_below <= self.objects.ended_below(), "what is settled has ended");
             let tables = latches.freeze();
             self.dead_rows.forget();
             self.flush.on_freeze();

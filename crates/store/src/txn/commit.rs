@@ -239,7 +239,7 @@ impl Store {
         reserved.map_err(|error| match error {
             AppendError::Busy if mode == Mode::Memory => Stop::Long,
             error => {
-                self.flush.on_log_refused();
+                self.flush.on_log_refused(&error);
                 Stop::Refused(Refusal::LogFailed(error.to_string()))
             }
         })
