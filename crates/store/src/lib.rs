@@ -41,6 +41,7 @@ mod sparse;
 mod spool;
 mod stop;
 mod store;
+mod stretch;
 mod stretches;
 pub mod testing;
 mod tunables;

@@ -4,11 +4,12 @@
 //! An ordered read of the base costs far more for its seek than for each row, and a queue is read at one end again and
 //! again, a row or two each time. So where the reads of an object follow each other, each reads some rows ahead into a
 //! stretch, twice as many whenever the last ones were of use, and the next reads find them here. The rows are valid in
-//! their epoch only: what has been written since lies in the memtable, which is merged with them as with the base.
+//! their epoch only: what has been written since lies in the memtable, which is merged with them as with the base. One
+//! stretch is in `stretch.rs`.
 
 use crate::base::Direction;
 use crate::memtable::ObjectKey;
-use crate::row::RowKey;
+use crate::stretch::{ROOM_PART, Stretch};
 use crate::value::Value;
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -29,9 +30,6 @@ const CREDIT_MAX: u32 = 4;
 const READS_BEFORE: u32 = 3;
 const READS_BEFORE_RETRY: u32 = 100;
 
-/// Rows that stay of a stretch when the next one goes on where it ends.
-const BEHIND: usize = 64;
-
 /// Reads in vain until a stretch that is to have a whole object gives way to one of a few rows.
 const MISSES_MAX: u32 = 64;
 
@@ -39,26 +37,8 @@ const MISSES_MAX: u32 = 64;
 const ROW_BYTES_LEAST: u64 = 32;
 const GROWTH_BYTES: u64 = 64 << 10;
 
-/// The part of its bytes that a stretch keeps as room for more.
-const ROOM_PART: usize = 8;
-
 /// The most bytes of one stretch, whose rows' ends are numbers of 32 bits.
 const BYTES_MAX: u64 = 1 << 30;
-
-/// Bytes of a row besides its own: where key and value end.
-const ROW_BYTES: usize = size_of::<(u32, u32)>();
-
-/// All rows that the base has of one object with `from <= key < until`, in order.
-pub(crate) struct Stretch {
-    epoch: u64,
-    from: RowKey,
-    until: RowKey,
-    /// Keys and values, one after the other, and the ends of each.
-    bytes: Vec<u8>,
-    ends: Vec<(u32, u32)>,
-    /// Whether it is to have all rows of the object in the end.
-    grows: bool,
-}
 
 /// The rows of a stretch that a read asks for, and whether the base may have more of them beyond it.
 pub(crate) struct Part {
@@ -99,150 +79,6 @@ pub(crate) struct Stretches {
     /// The place whose stretch goes next where there is no room.
     hand: AtomicUsize,
     hits: AtomicU64,
-}
-
-impl Stretch {
-    pub fn new(epoch: u64, from: &[u8], until: &[u8]) -> Stretch {
-        let (from, until) = (RowKey::from_slice(from), RowKey::from_slice(until));
-        Stretch { epoch, from, until, bytes: Vec::new(), ends: Vec::new(), grows: false }
-    }
-
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Returns key and value of a row.
-    #[inline]
-    pub fn row(&self, at: usize) -> (&[u8], &[u8]) {
-        let start = if at == 0 { 0 } else { self.ends[at - 1].1 as usize };
-        let (key_end, end) = self.ends[at];
-        (&self.bytes[start..key_end as usize], &self.bytes[key_end as usize..end as usize])
-    }
-
-    /// Returns the bytes of its rows.
-    pub fn row_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Adds a row behind the others. All rows come in order, or all against it: then `reverse` follows.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) {
-        debug_assert!(self.from[..] <= *key && *key < self.until[..], "rows are within the bounds");
-        if self.ends.len() == self.ends.capacity() {
-            self.ends.reserve_exact(self.ends.len() / ROOM_PART + 8);
-        }
-        let needed = self.bytes.len() + key.len() + value.len();
-        if needed > self.bytes.capacity() {
-            // Less room to spare than a vector would take: most of the rows of a large object come one by one.
-            self.bytes.reserve_exact(needed - self.bytes.len() + self.bytes.len() / ROOM_PART);
-        }
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(value);
-        self.ends.push((key_end, self.bytes.len() as u32));
-    }
-
-    /// Turns the order of the rows round.
-    pub fn reverse(&mut self) {
-        let (mut bytes, mut ends) = (Vec::with_capacity(self.bytes.len()), Vec::with_capacity(self.ends.len()));
-        for at in (0..self.len()).rev() {
-            let (key, value) = self.row(at);
-            bytes.extend_from_slice(key);
-            let key_end = bytes.len() as u32;
-            bytes.extend_from_slice(value);
-            ends.push((key_end, bytes.len() as u32));
-        }
-        (self.bytes, self.ends) = (bytes, ends);
-    }
-
-    /// Draws the bound in to the last row in a direction: the base may have more behind it.
-    pub fn cut(&mut self, direction: Direction) {
-        match (direction, self.len()) {
-            (Direction::Forward, 0) => self.until = self.from.clone(),
-            (Direction::Backward, 0) => self.from = self.until.clone(),
-            (Direction::Forward, len) => {
-                self.until = RowKey::from_slice(self.row(len - 1).0);
-                self.until.push(0);
-            }
-            (Direction::Backward, _) => self.from = RowKey::from_slice(self.row(0).0),
-        }
-    }
-
-    /// Returns these rows, some of them, with those of another stretch that goes on where they end; nothing if it does
-    /// not.
-    fn joined(&self, next: &Stretch) -> Option<Stretch> {
-        if self.grows || next.grows {
-            return None;
-        }
-        if self.from <= next.from && next.from <= self.until && self.until < next.until {
-            let end = self.before(&next.from);
-            let start = end.saturating_sub(BEHIND);
-            let from = if start == 0 { &self.from[..] } else { self.row(start).0 };
-            return Some(Stretch::of(self.epoch, from, &next.until, [(self, start..end), (next, 0..next.len())]));
-        }
-        if next.from < self.from && self.from <= next.until && next.until <= self.until {
-            let start = self.before(&next.until);
-            let end = self.len().min(start + BEHIND);
-            let until = if end == self.len() { &self.until[..] } else { self.row(end).0 };
-            return Some(Stretch::of(self.epoch, &next.from, until, [(next, 0..next.len()), (self, start..end)]));
-        }
-        None
-    }
-
-    fn of(epoch: u64, from: &[u8], until: &[u8], parts: [(&Stretch, Range<usize>); 2]) -> Stretch {
-        let mut stretch = Stretch::new(epoch, from, until);
-        for (part, rows) in parts {
-            for at in rows {
-                let (key, value) = part.row(at);
-                stretch.push(key, value);
-            }
-        }
-        stretch
-    }
-
-    /// Returns the bound up to which the rows are known.
-    pub fn until(&self) -> &[u8] {
-        &self.until
-    }
-
-    /// Moves that bound out, for rows to be added.
-    pub fn open(&mut self, until: &[u8]) {
-        self.until = RowKey::from_slice(until);
-    }
-
-    fn taken_bytes(&self) -> u64 {
-        (self.bytes.capacity() + self.ends.capacity() * ROW_BYTES) as u64
-    }
-
-    /// Returns the number of rows before a key.
-    fn before(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.row(middle).0 < key { low = middle + 1 } else { high = middle }
-        }
-        low
-    }
-
-    /// Returns the rows of a read, if the read begins here.
-    fn part(&self, from: &[u8], until: &[u8], direction: Direction) -> Option<(Range<usize>, bool)> {
-        let is_cut = match direction {
-            Direction::Forward if self.from[..] <= *from && *from < self.until[..] => *until > self.until[..],
-            Direction::Backward if self.from[..] < *until && *until <= self.until[..] => *from < self.from[..],
-            _ => return None,
-        };
-        let rows = self.before(from)..self.before(until);
-        (!is_cut || !rows.is_empty()).then_some((rows, is_cut))
-    }
-
-    /// Returns what the base has of a row: its value, or that there is none; nothing if the row is not in the bounds.
-    fn find(&self, row: &[u8]) -> Option<Option<Value>> {
-        if *row < self.from[..] || *row >= self.until[..] {
-            return None;
-        }
-        let at = self.before(row);
-        let found = (at < self.len()).then(|| self.row(at)).filter(|(key, _)| *key == row);
-        Some(found.map(|(_, value)| Value::from(value)))
-    }
 }
 
 impl Reads {
@@ -343,9 +179,11 @@ impl Stretches {
     /// ends, the last rows of that one stay: a queue's reads begin a little before what is left of it.
     pub fn keep(&self, object: ObjectKey, stretch: Arc<Stretch>) {
         let mut place = self.place(object).lock();
-        let joined = place.held(object, stretch.epoch).and_then(|held| held.joined(&stretch));
+        let bytes_max = self.bytes_max();
+        let max = bytes_max.min(BYTES_MAX);
+        let joined = place.held(object, stretch.epoch).and_then(|held| held.joined(&stretch, max));
         let stretch = joined.map_or(stretch, Arc::new);
-        let (bytes, max) = (stretch.taken_bytes(), self.bytes_max.load(Ordering::Relaxed));
+        let bytes = stretch.taken_bytes();
         if bytes > max {
             return;
         }
@@ -368,7 +206,7 @@ impl Stretches {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         drop(place);
         self.let_go(before);
-        self.make_room(max);
+        self.make_room(bytes_max);
     }
 
     /// Forgets all stretches: they are of an epoch that has ended.
@@ -388,7 +226,7 @@ impl Stretches {
             return None;
         }
         let Some(stretch) = place.stretch.take_if(|stretch| stretch.epoch == epoch && stretch.grows) else {
-            let stretch = Stretch { grows: true, ..Stretch::new(epoch, from, from) };
+            let stretch = Stretch::growing(epoch, from);
             return (count.saturating_mul(ROW_BYTES_LEAST) < most).then_some(stretch);
         };
         let (bytes, rows) = (stretch.taken_bytes(), stretch.len() as u64);
@@ -465,7 +303,7 @@ impl Stretches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{Family, ObjectId, Slot, Space, data_row, object_range};
+    use crate::row::{Family, ObjectId, RowKey, Slot, Space, data_row, object_range};
 
     const EPOCH: u64 = 7;
 
@@ -545,6 +383,25 @@ mod tests {
     }
 
     #[test]
+    fn stretches_that_have_no_room_together_are_not_joined() {
+        let stretches = kept();
+        stretches.set_bytes_max(stretch().taken_bytes() * 5 / 4, 1 << 20);
+        let mut next = Stretch::new(EPOCH, &row(40), &row(60));
+        (40..60).step_by(2).for_each(|element| next.push(&row(element), &[element; 3]));
+        stretches.keep(object(), Arc::new(next));
+        assert_eq!(stretches.row(EPOCH, &row(42)), Some(Some(Value::from(&[42; 3][..]))), "the new one is kept");
+        assert_eq!(stretches.row(EPOCH, &row(22)), None);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "rows come in order, or against it")]
+    fn a_row_out_of_order_is_noticed() {
+        let mut stretch = Stretch::new(EPOCH, &row(20), &row(40));
+        [22, 26, 24].iter().for_each(|element| stretch.push(&row(*element), b"v"));
+    }
+
+    #[test]
     fn rows_are_read_ahead_where_that_is_of_use() {
         let stretches = kept();
         let hit = || assert!(stretches.row(EPOCH, &row(22)).is_some());
@@ -618,10 +475,10 @@ mod tests {
         assert!(stretches.take_to_grow(object(), EPOCH, &from, count * 2).is_none(), "twice as many have none");
         // Another thread began anew while this one read, or is late.
         let bytes = stretches.bytes();
-        grow(&stretches, Stretch { grows: true, ..Stretch::new(EPOCH, &from, &from) }, 128);
-        grow(&stretches, Stretch { grows: true, ..Stretch::new(EPOCH - 1, &from, &from) }, 128);
+        grow(&stretches, Stretch::growing(EPOCH, &from), 128);
+        grow(&stretches, Stretch::growing(EPOCH - 1, &from), 128);
         assert_eq!(stretches.bytes(), bytes);
-        grow(&stretches, Stretch { grows: true, ..Stretch::new(EPOCH + 1, &from, &from) }, 128);
+        grow(&stretches, Stretch::growing(EPOCH + 1, &from), 128);
         assert!(stretches.bytes() < bytes, "a flush has ended");
     }
 
