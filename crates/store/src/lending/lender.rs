@@ -55,13 +55,15 @@ impl Uses {
         };
         let most = self.0.iter().fold((0, 0), |(used, grown), look| (used.max(look.0), grown.max(look.1)));
         let (now, steadily) = (free(used, grown), free(most.0, most.1));
-        if now < lent {
+        let to_lend = if now < lent {
             now
         } else if self.0.len() == LOOKS && steadily > lent {
             steadily
         } else {
             lent
-        }
+        };
+        debug_assert!(to_lend <= now, "what is lent is free: {to_lend}, {now}");
+        to_lend
     }
 }
 

@@ -168,6 +168,7 @@ impl RowEntry {
     /// Applies a small change, to a deleted row as to an empty one: in place as for `overwrite`, and where a splice
     /// finds room behind the value. Returns the growth.
     pub fn change(&mut self, change: Change<'_>, index: Index, access: Access) -> i64 {
+        debug_assert!(self.index() <= index, "records change a row in their order: {index} after {}", self.index());
         let (value_at, value_end, len_after) = (self.value_at(), self.value_end(), change.len_after());
         if self.is_live()
             && let Some(slack) = self.slack_of(change, value_at + len_after)

@@ -98,6 +98,8 @@ impl Keys {
                     self.firsts.insert(which + 1, Order(second.first()));
                     self.runs.insert(which + 1, second);
                 }
+                let near = self.firsts[which.saturating_sub(1)..].iter().take(4);
+                debug_assert!(near.is_sorted(), "the runs ascend");
                 grown
             }
         }

@@ -98,6 +98,8 @@ impl<const PREFIX: usize> Run<PREFIX> {
     }
 
     pub fn insert(&mut self, at: usize, order: u64, row: RowEntry) {
+        debug_assert!(self.orders[..at].last().is_none_or(|before| *before <= order), "the orders of a run ascend");
+        debug_assert!(self.orders[at..].first().is_none_or(|behind| order <= *behind), "the orders of a run ascend");
         if self.rows.capacity() == 0 {
             // Most objects with one row never get another: the owner rows.
             self.orders.reserve_exact(1);

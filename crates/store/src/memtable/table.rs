@@ -91,6 +91,7 @@ impl Table {
             return grown;
         }
         if let Some(entry) = self.rows.get_mut(row) {
+            debug_assert!(entry.index <= index, "records write a row in their order: {index} after {}", entry.index);
             let before = entry.value.as_ref().map_or(0, |value| value.len() as i64);
             entry.value = value.map(Arc::from);
             entry.index = index;
@@ -190,6 +191,7 @@ impl Table {
 
     fn change_other(&mut self, row: &[u8], change: Change<'_>, index: Index) -> Option<i64> {
         let entry = self.rows.get_mut(row)?;
+        debug_assert!(entry.index <= index, "records change a row in their order: {index} after {}", entry.index);
         let before = entry.bytes(row);
         let changed = change.apply(entry.value.as_deref().unwrap_or_default());
         *entry = Entry { value: Some(Arc::from(changed)), index };

@@ -162,6 +162,8 @@ impl Store {
 
     /// Applies one record.
     fn replay<'r>(&self, body: &'r [u8], effects: &[Effect<'r>], index: Index, time_ms: u64) -> Result<(), String> {
+        let before = self.replayed.load(Ordering::Acquire);
+        debug_assert_eq!(index.0, before + 1, "records are replayed in their order, without gaps");
         let below = self.rows_below_changes(effects)?;
         let mut latches = self.latch_all(effects);
         let mut effects = ParsedEffects { body, effects, below };

@@ -135,6 +135,7 @@ impl Txn<'_> {
             if store.epoch() != epoch {
                 continue;
             }
+            debug_assert_eq!(rest.epoch, epoch, "rows of the base are merged in the epoch in which they were read");
             let generations = [Some(&latch.active), latch.frozen.as_deref()];
             let sources = generations.map(|table| Source::new(table, &range, direction, want));
             let (after, visited) = self.visit_step(&mut own, sources, rest, direction, visit);
