@@ -4,7 +4,8 @@
 use crate::base::{BaseError, Cursor, Direction, Step};
 use crate::memtable::{self, ElementRange, Fetched, RowEntry, Table};
 use crate::row::RowKey;
-use crate::stretches::{Part, Stretch};
+use crate::stretch::Stretch;
+use crate::stretches::Part;
 use std::iter::Rev;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
