@@ -16,6 +16,10 @@ impl Txn<'_> {
         if !self.lapsed.is_empty() {
             self.lapsed.retain(|lapsed| (lapsed.space, &*lapsed.name) != (key.space, key.name));
         }
+        // A key that was deleted here is a new one.
+        if self.keeps_accesses() && self.own_key(key).is_some_and(|at| !self.overlay.is_there(at)) {
+            self.forget_access(key);
+        }
         let prefix = row::meta_prefix(key);
         self.overlay.put(print_of_key(key), &[&prefix, key.name], parts, false);
         self.bounded()
@@ -23,7 +27,6 @@ impl Txn<'_> {
 
     #[inline]
     pub fn delete_meta(&mut self, key: &Key<'_>) -> Result<(), Stop> {
-        self.forget_access(key);
         let prefix = row::meta_prefix(key);
         self.overlay.delete(print_of_key(key), &[&prefix, key.name], false);
         self.bounded()
