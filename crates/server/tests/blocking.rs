@@ -5,6 +5,7 @@ mod process;
 
 use process::{Client, Server, TempDir, request, wait_until};
 use std::collections::HashMap;
+use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -243,6 +244,44 @@ fn a_key_of_another_type_leaves_them_waiting() {
     assert_eq!(other.ask("RPUSH k c"), ":1\r\n");
     assert!(waiter.reply().starts_with("-WRONGTYPE"));
     assert_eq!(other.ask("LPOP k"), "$1\r\nc\r\n");
+    server.stop();
+}
+
+#[test]
+fn what_a_command_stores_over_another_value_serves_nobody_and_a_new_name_does() {
+    let (_dir, server) = start(&[]);
+    let (mut other, mut waiter) = (server.client(), server.client());
+    other.send(b"ZADD z 1 m\r\nRPUSH l 1\r\nGEOADD g 1 1 m\r\n");
+    (0..3).for_each(|_| _ = other.reply());
+    for (wait, stores) in [
+        (
+            "BZPOPMIN k 0",
+            &["ZUNIONSTORE k 1 z", "ZRANGESTORE k z 0 -1", "GEOSEARCHSTORE k g FROMMEMBER m BYRADIUS 1 km"][..],
+        ),
+        ("BLPOP k 0", &["SORT l STORE k"]),
+    ] {
+        block(&mut waiter, wait, &mut other, 1);
+        for store in stores {
+            assert_eq!(other.ask("SET k text"), "+OK\r\n");
+            assert_eq!(other.ask(store), ":1\r\n");
+            assert_eq!(other.info("blocked_clients"), "1", "{store}");
+        }
+        other.ask("DEL k");
+        let made = if wait.starts_with("BZ") { "ZADD k 1 m" } else { "RPUSH k m" };
+        assert_eq!(other.ask(made), ":1\r\n");
+        assert!(waiter.reply().contains("$1\r\nm\r\n"), "{wait}");
+    }
+    other.send(b"DUMP l\r\n");
+    let mut dump = vec![0; other.line()[1..].trim_end().parse::<usize>().expect("a length") + 2];
+    other.socket.read_exact(&mut dump).expect("the server answers");
+    dump.truncate(dump.len() - 2);
+    for arrives in [&[&b"COPY"[..], b"l", b"k", b"REPLACE"][..], &[b"RESTORE", b"k", b"0", &dump, b"REPLACE"]] {
+        block(&mut waiter, "BLPOP k 0", &mut other, 1);
+        assert_eq!(other.ask("SET k text"), "+OK\r\n");
+        other.send(&request(arrives));
+        assert!(!other.reply().starts_with('-'));
+        assert_eq!(waiter.reply(), popped("k", "1"));
+    }
     server.stop();
 }
 

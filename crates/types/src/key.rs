@@ -565,7 +565,7 @@ pub fn rename(
     update_counters_and_rows(txn, from, Some(&left), None)?;
     txn.delete_meta(from)?;
     update_counters_and_rows(txn, to, to_before, Some(&entry.header))?;
-    note_longer(txn, to, to_before, &entry.header);
+    note_arrived(txn, to, to_before, &entry.header);
     if to_before.is_some() {
         // The old value of the name is gone, as in Redis.
         txn.on_event(event::NEW, "new", to);
@@ -573,10 +573,10 @@ pub fn rename(
     put(txn, to, &entry.header, &[entry.payload()])
 }
 
-/// Notes a list that takes the place of another one: it may have as many elements as somebody waits for.
-pub(crate) fn note_longer(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: &Header) {
-    let is_list = |header: &Header| header.type_of() == Type::List;
-    if before.is_some_and(is_list) && is_list(after) {
+/// Notes a value that takes the place of another one under its name: somebody may wait for it, or for as many elements
+/// as it has. What a command stores over a value serves nobody who waits, as in Redis.
+pub(crate) fn note_arrived(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: &Header) {
+    if before.is_some() && after.type_of().is_awaited() {
         txn.on_ready(key);
     }
 }
@@ -611,7 +611,8 @@ fn update_counters_and_rows(
             txn.count(key.space, is.counter(), 1);
         }
         // Readers of a stream for a consumer group wait for its removal, too.
-        if types.1.is_some_and(Type::is_awaited) || types.0 == Some(Type::Stream) {
+        let is_new = types.0.is_none() && types.1.is_some_and(Type::is_awaited);
+        if is_new || types.0 == Some(Type::Stream) {
             txn.on_ready(key);
         }
         match types {

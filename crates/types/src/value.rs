@@ -59,7 +59,7 @@ pub fn encoding_name(entry: &Entry) -> Result<Option<&'static str>> {
 
 /// Gives `to`, which was `to_before`, the same value and deadline as `from`. The databases may differ.
 pub fn copy(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, to: &Key<'_>, to_before: Option<&Header>) -> Result<()> {
-    key::note_longer(txn, to, to_before, &entry.header);
+    key::note_arrived(txn, to, to_before, &entry.header);
     match (entry.header.type_of(), entry.header.object) {
         (Type::String, _) => string::copy(txn, from, entry, to, to_before),
         (_, None) => key::write(txn, to, to_before, &entry.header, &[entry.payload()]),
