@@ -107,6 +107,7 @@ impl Ingest {
                 Some(bytes) => bytes,
                 None => {
                     let path = self.directory.join(format!("{}.sst", staged.len()));
+                    remove_staged(&path)?;
                     staged.push(Staged { path: path.clone(), first: key.to_vec(), bytes: 0 });
                     writer.open(&path).map_err(base_error)?;
                     0
@@ -131,6 +132,15 @@ impl Ingest {
             finish(&mut writer, staged)?;
         }
         Ok(count)
+    }
+}
+
+/// Removes what has a staged file's name. Another link to a file of the base may have it still: RocksDB ignores where it
+/// cannot remove the name of a file that it took in. To write to that name would overwrite the base's file.
+fn remove_staged(path: &Path) -> Result<(), BaseError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("removing", path, error)),
+        _ => Ok(()),
     }
 }
 
