@@ -1,9 +1,15 @@
-//! A small disk: a tmpfs of its own, where this process may mount one, that can be filled to the last byte.
+//! A small disk: a tmpfs of its own that can be filled to the last byte. Where none can be mounted, tests panic and
+//! programs end with an error, unless `WITHOUT_MOUNT` allows to skip what needs one.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The environment variable that is 1 where tests and programs may skip what needs a mount.
+const WITHOUT_MOUNT: &str = "HAYPILE_WITHOUT_MOUNT";
 
 /// Bytes that are written at once while the disk is filled.
 const STEP_BYTES: u64 = 1 << 20;
@@ -20,17 +26,34 @@ impl SmallDisk {
         assert!(done.is_ok_and(|status| status.success()), "who has mounted it may change it");
     }
 
-    /// Mounts a tmpfs on `path`, which is made, with these options of `mount`. Returns `None`, and says so, where this
-    /// process may not mount: the caller has nothing to test.
+    /// Mounts a tmpfs on `path`, which is made, with these options of `mount`. Returns `None` where this process may
+    /// not mount, and may skip what needs it: the caller has nothing to test.
+    ///
+    /// # Panics
+    /// If this process may not mount, and may not skip it.
+    #[track_caller]
     pub fn mount(path: &Path, options: &str) -> Option<SmallDisk> {
-        fs::create_dir_all(path).expect("a directory can be made");
+        SmallDisk::try_mount(path, options).unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    /// Mounts a tmpfs as `mount` does, for programs: an error takes the place of the panic.
+    pub fn try_mount(path: &Path, options: &str) -> Result<Option<SmallDisk>> {
+        fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(path).stderr(Stdio::null());
-        if mount.status().is_ok_and(|status| status.success()) {
-            return Some(SmallDisk(path.to_owned()));
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(path).stdin(Stdio::null());
+        let refusal = match mount.output() {
+            Ok(output) if output.status.success() => return Ok(Some(SmallDisk(path.to_owned()))),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim_end().to_owned(),
+            Err(error) => format!("starting mount: {error}"),
+        };
+        if std::env::var_os(WITHOUT_MOUNT).is_some_and(|value| value == "1") {
+            eprintln!("no tmpfs can be mounted here, and {WITHOUT_MOUNT} is 1: nothing was tested");
+            return Ok(None);
         }
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        None
+        bail!(
+            "a small disk is needed, and no tmpfs can be mounted: {refusal}. Run this as root, or by 'unshare --user \
+             --map-root-user --mount COMMAND'; {WITHOUT_MOUNT}=1 skips what needs a small disk"
+        )
     }
 
     pub fn free_bytes(&self) -> u64 {

@@ -1,37 +1,13 @@
-//! A disk that is really full: a small tmpfs, where this process may mount one. Elsewhere the test says so and ends.
+//! A disk that is really full: a small tmpfs.
 
 mod contract;
 
 use contract::{Directory, Flush, Random, all, rest};
+use haypile_harness::small_disk::SmallDisk;
 use haypile_store::base::{Base, BaseError, Direction, Lookup, Reclaim, Tier};
 use haypile_store::row::{Family, ObjectId, Slot, Space, data_row, family_range};
 use haypile_store_rocks::{OpenError, Options, Rocks};
 use std::path::Path;
-use std::process::Command;
-
-/// A mounted tmpfs; unmounted when dropped.
-struct SmallDisk(Directory);
-
-impl SmallDisk {
-    fn mount(megabytes: u32) -> Option<SmallDisk> {
-        let directory = Directory::new("full");
-        let size = format!("size={megabytes}m");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path());
-        let mounted = mount.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success());
-        mounted.then(|| SmallDisk(directory))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
-    }
-}
 
 fn rows(round: u64, bytes: usize) -> Flush {
     rows_of(round, bytes / 1000, |key| key.to_be_bytes().to_vec())
@@ -49,14 +25,12 @@ fn rows_of(round: u64, count: usize, row: impl Fn(u32) -> Vec<u8>) -> Flush {
 
 #[test]
 fn a_full_disk_refuses_flushes_keeps_reads_and_takes_flushes_again_when_there_is_room() {
-    let Some(disk) = SmallDisk::mount(48) else {
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        return;
-    };
+    let place = Directory::new("full");
+    let Some(disk) = SmallDisk::mount(place.path(), "size=48m") else { return };
     let options = Options { cache_bytes: 4 << 20, level0_files: 4, ..Options::default() };
-    let base = Rocks::open(&disk.path().join("base"), options).expect("the base opens");
+    let base = Rocks::open(&disk.0.join("base"), options).expect("the base opens");
     rows(0, 6 << 20).into_base(&base).expect("a flush");
-    let filler = disk.path().join("filler");
+    let filler = disk.0.join("filler");
     std::fs::write(&filler, vec![0; 36 << 20]).expect("a file that takes most of the room");
 
     let before = all(&base);
@@ -64,7 +38,7 @@ fn a_full_disk_refuses_flushes_keeps_reads_and_takes_flushes_again_when_there_is
         let error = rows(round, 12 << 20).into_base(&base).expect_err("there is no room");
         assert!(matches!(error, BaseError::Full(_)), "{error:?}");
         assert_eq!(all(&base), before, "a refused flush has no effect");
-        let left = std::fs::read_dir(disk.path().join("base/ingest")).expect("the directory").count();
+        let left = std::fs::read_dir(disk.0.join("base/ingest")).expect("the directory").count();
         assert_eq!(left, 0, "and leaves nothing");
     }
     assert!(matches!(base.get(&5u32.to_be_bytes(), Tier::Disk), Ok(Lookup::Row(_))));
@@ -89,13 +63,11 @@ fn a_full_disk_refuses_flushes_keeps_reads_and_takes_flushes_again_when_there_is
 
 #[test]
 fn wherever_the_room_ends_a_flush_is_whole_or_not_there() {
-    let Some(disk) = SmallDisk::mount(24) else {
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        return;
-    };
-    let directory = disk.path().join("base");
+    let place = Directory::new("full");
+    let Some(disk) = SmallDisk::mount(place.path(), "size=24m") else { return };
+    let directory = disk.0.join("base");
     let options = Options { cache_bytes: 4 << 20, level0_files: 100, ingest_file_bytes: 1, ..Options::default() };
-    let filler = disk.path().join("filler");
+    let filler = disk.0.join("filler");
     let (mut expected, mut unopened, mut refused, mut stopped, mut taken) = (Vec::new(), 0, 0, 0, 0);
     // A page more of room at each step: at first the base cannot even be opened, then the flush fails in the middle of
     // its rows, at its end, with the second file, in the manifest, and at last nowhere.
@@ -145,16 +117,14 @@ fn wherever_the_room_ends_a_flush_is_whole_or_not_there() {
 
 #[test]
 fn what_an_unfinished_flush_left_is_room_for_an_open() {
-    let Some(disk) = SmallDisk::mount(24) else {
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        return;
-    };
-    let directory = disk.path().join("base");
+    let place = Directory::new("full");
+    let Some(disk) = SmallDisk::mount(place.path(), "size=24m") else { return };
+    let directory = disk.0.join("base");
     let base = Rocks::open(&directory, Options::default()).expect("the base opens");
     rows(0, 1 << 20).into_base(&base).expect("a flush");
     base.close();
     std::fs::write(directory.join("ingest/0.sst"), vec![0; 1 << 20]).expect("there is room");
-    fill(&disk.path().join("filler"), 0);
+    fill(&disk.0.join("filler"), 0);
     let base = Rocks::open(&directory, Options::default()).expect("the base opens");
     assert_eq!(all(&base).len(), (1 << 20) / 1000);
     base.close();
@@ -162,11 +132,9 @@ fn what_an_unfinished_flush_left_is_room_for_an_open() {
 
 #[test]
 fn tables_that_a_kill_left_are_room_for_an_open() {
-    let Some(disk) = SmallDisk::mount(24) else {
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        return;
-    };
-    let (directory, filler) = (disk.path().join("base"), disk.path().join("filler"));
+    let place = Directory::new("full");
+    let Some(disk) = SmallDisk::mount(place.path(), "size=24m") else { return };
+    let (directory, filler) = (disk.0.join("base"), disk.0.join("filler"));
     let mut refused_with = Vec::new();
     // Tables that nobody needs go slowly, as they do where there are many.
     let options = Options { removal_bytes_per_s: 1 << 20, ..Options::default() };
@@ -199,12 +167,10 @@ fn tables_that_a_kill_left_are_room_for_an_open() {
 /// read; where only a compaction can make room, that would be never.
 #[test]
 fn what_is_dead_goes_on_a_disk_with_less_room_than_it_takes() {
-    let Some(disk) = SmallDisk::mount(96) else {
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        return;
-    };
+    let place = Directory::new("full");
+    let Some(disk) = SmallDisk::mount(place.path(), "size=96m") else { return };
     let options = Options { cache_bytes: 4 << 20, ..Options::default() };
-    let base = Rocks::open(&disk.path().join("base"), options).expect("the base opens");
+    let base = Rocks::open(&disk.0.join("base"), options).expect("the base opens");
     let (live, dead) = (Space(1), Space(2));
     let row = |space, name: u32| data_row(space, Slot(0), ObjectId(1), &name.to_be_bytes());
     // The live rows lie around the dead ones, so that no file goes as a whole. All but the first flush are at level 0.
@@ -213,7 +179,7 @@ fn what_is_dead_goes_on_a_disk_with_less_room_than_it_takes() {
         [live, Space(3)].iter().for_each(|space| flush.set(&row(*space, 0), Some(vec![round as u8])));
         flush.into_base(&base).expect("a flush");
     }
-    let filler = disk.path().join("filler");
+    let filler = disk.0.join("filler");
     fill(&filler, 1 << 10);
     let figure = |name| base.figures().into_iter().find(|(other, _)| *other == name).expect("a figure").1;
     for _ in 0..2 {

@@ -178,11 +178,12 @@ fn crowd(disk: &SmallDisk, mut random: Random, stop: &AtomicBool) -> Result<()> 
     Ok(())
 }
 
-/// Runs until the time is over and prints totals and losses; returns true if nothing was lost and all room came back.
+/// Runs until the time is over and prints totals and losses; returns true if nothing was lost and all room came back,
+/// or if there is no small disk and nobody wants one.
 pub fn run(options: &Options) -> Result<bool> {
     println!("crash on a short disk: seed {}, {} writers, {} s", options.seed, options.writers, options.time.as_secs());
     let mut place = Workplace::new("short-disk", None)?;
-    let Some(disk) = SmallDisk::mount(&place.data(), &format!("size={DISK_BYTES}")) else { return Ok(true) };
+    let Some(disk) = SmallDisk::try_mount(&place.data(), &format!("size={DISK_BYTES}"))? else { return Ok(true) };
     let mut totals = Totals::default();
     let mut writers: Vec<Writer> = (0..options.writers).map(|number| Writer::new(options.seed, number)).collect();
     let mut random = Random::of_part(options.seed, u64::MAX);

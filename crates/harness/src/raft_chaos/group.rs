@@ -97,7 +97,8 @@ impl<'a> Group<'a> {
         let mut nodes = Vec::new();
         for number in 0..count {
             let place = Workplace::new(&format!("raft-chaos-{}-{number}", system.name()), None)?;
-            let disk = surroundings.small_disks.then(|| SmallDisk::mount(&place.data(), DISK)).flatten();
+            let disk =
+                surroundings.small_disks.then(|| SmallDisk::try_mount(&place.data(), DISK)).transpose()?.flatten();
             surroundings.small_disks &= disk.is_some();
             let member = network.member(number)?;
             nodes.push(Node { member, place, disk, process: None, joins: false, is_removed: false, may_end: false });
