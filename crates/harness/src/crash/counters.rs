@@ -28,6 +28,9 @@ const LARGE_VALUE_BYTES: usize = 16_000;
 /// The pause between two refused blocks, of five megabytes each, which leaves room for other writes.
 const REFUSED_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The shortest run in which each of the totals has to be more than none.
+const TOTALS_MIN: Duration = Duration::from_secs(60);
+
 /// The way in which a connection raises a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -133,6 +136,18 @@ impl Counters {
         let connections = self.connections.iter_mut().filter(|connection| is(connection.way));
         let taken = connections.filter_map(|connection| connection.in_flight.take_if(|at| *at == number));
         taken.count() as u64
+    }
+
+    /// Fails if a run of `time` has raised nothing, or has had no block refused by a server of ours.
+    pub fn check_totals(&self, time: Duration, is_ours: bool) -> Result<()> {
+        if time >= TOTALS_MIN {
+            ensure!(self.raised > 0, "no counter was ever raised: nothing was tested");
+            ensure!(
+                self.refused > 0 || !is_ours,
+                "no block that changes too much was refused: is `txn-bytes-max` small?"
+            );
+        }
+        Ok(())
     }
 
     /// Adds to the number of refused blocks, for the totals.
@@ -252,5 +267,23 @@ impl Connection {
         let reply = client.read()?;
         self.in_flight = None;
         Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_tested_nothing_fails_unless_it_was_short() {
+        let check = |raised, refused, seconds, is_ours| {
+            let counters = Counters { raised, refused, ..Counters::new(1) };
+            counters.check_totals(Duration::from_secs(seconds), is_ours).is_ok()
+        };
+        assert!(check(1, 1, 60, true));
+        assert!(check(1, 0, 60, false), "redis-server has no such bound");
+        assert!(check(0, 0, 59, true));
+        assert!(!check(0, 1, 60, true));
+        assert!(!check(1, 0, 60, true));
     }
 }

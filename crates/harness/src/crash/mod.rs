@@ -147,6 +147,8 @@ pub fn run(options: &Options) -> Result<bool> {
     println!(
         "crash: {copied_over} backups copied over a directory that was not empty, {refused} starts of these refused"
     );
+    // Directories of our server only are checked.
+    let result = result.and_then(|()| run.counters.check_totals(options.time, run.totals.checks > 0));
     match result {
         Ok(()) => {
             println!("crash: nothing lost");

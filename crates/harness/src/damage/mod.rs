@@ -3,10 +3,11 @@
 //!
 //! Allowed results are: all data; a refusal, of the start or of a read, that names the place and says what to do; and,
 //! if the process was killed under `durability os`, less than all data if the start says that it has cut off the log's
-//! end. `load` writes and reads back, `plant` has the kinds of damage.
+//! end. `load` writes and reads back, `plant` has the kinds of damage, `planted` counts them.
 
 mod load;
 mod plant;
+mod planted;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ use crate::client::Client;
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use load::Load;
-use plant::{KINDS, Sources};
+use plant::{KINDS, Kind, NOTICED, Sources};
+use planted::Planted;
 
 pub struct Options {
     pub server: Template,
@@ -37,6 +39,9 @@ pub const ADVICE: [&str; 3] = ["restore a backup", "Choose an empty one", "takes
 
 /// The longest time until a server notices that files which it needs are gone.
 const NOTICE_MAX: Duration = Duration::from_secs(4);
+
+/// The shortest run in which each kind of damage has to be planted.
+const ALL_KINDS_MIN: Duration = Duration::from_secs(600);
 
 /// The number of damages of one state of the directory.
 const DAMAGES: usize = 6;
@@ -78,6 +83,10 @@ pub fn run(options: &Options) -> Result<bool> {
          {noticed} of them noticed by it",
         options.seed
     );
+    println!("damage: planted in stopped servers: {}", run.stopped.text());
+    println!("damage: planted while the server ran, to be noticed: {}", run.noticed.text());
+    println!("damage: planted while the server ran: {}", run.running.text());
+    let result = result.and_then(|()| run.check_planted());
     match result {
         Ok(()) => {
             println!("damage: nothing was lost in silence");
@@ -100,6 +109,11 @@ struct Run<'a> {
     /// The directory as it was at the end of an earlier round.
     older: Option<Workplace>,
     totals: Totals,
+    /// The damages of stopped servers.
+    stopped: Planted,
+    /// The damages of running servers that have to notice, and of others.
+    noticed: Planted,
+    running: Planted,
 }
 
 impl<'a> Run<'a> {
@@ -117,6 +131,10 @@ impl<'a> Run<'a> {
             other,
             older: None,
             totals: Totals::default(),
+            stopped: Planted::new(KINDS.iter().copied()),
+            noticed: Planted::new(NOTICED.iter().copied()),
+            // A backup over a running server's directory is a sound directory of an earlier time, until it stops.
+            running: Planted::new(KINDS.iter().copied().filter(|kind| *kind != Kind::BackupOver)),
         })
     }
 
@@ -145,12 +163,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Fails if the run was long and a kind of damage never found what it is for.
+    fn check_planted(&self) -> Result<()> {
+        if self.options.time >= ALL_KINDS_MIN {
+            let [stopped, noticed] = [self.stopped.missing(), self.noticed.missing()];
+            ensure!(stopped.is_empty(), "never planted in a stopped server: {stopped:?}");
+            ensure!(noticed.is_empty(), "never planted while the server ran, to be noticed: {noticed:?}");
+        }
+        Ok(())
+    }
+
     fn damage(&mut self, ending: Ending) -> Result<()> {
-        let kind = *self.random.pick(KINDS);
+        let kind = self.stopped.draw(&mut self.random);
         let mut place = Workplace::new("damage-planted", None)?;
         copy(&self.place.data(), &place.data())?;
         let sources = Sources { other: self.other.data(), older: self.older.as_ref().map(Workplace::data) };
-        let Some(what) = plant::plant(kind, &place.data(), &sources, &mut self.random)? else { return Ok(()) };
+        let what = plant::plant(kind, &place.data(), &sources, &mut self.random)?;
+        self.stopped.note(kind, what.is_some());
+        let Some(what) = what else { return Ok(()) };
         self.totals.damages += 1;
         let sound = self.options.server.check(&place.data()).is_ok();
         let may_be_cut = ending == Ending::Kill && !self.options.fsync;
@@ -196,13 +226,8 @@ impl<'a> Run<'a> {
     /// Damages files of a running server, at any moment.
     fn damage_running(&mut self) -> Result<()> {
         let has_to_notice = self.random.percent(50);
-        // A backup over a running server's directory is a sound directory of an earlier time, until the server stops.
-        let kind = loop {
-            let kind = *self.random.pick(if has_to_notice { plant::NOTICED } else { KINDS });
-            if kind != plant::Kind::BackupOver {
-                break kind;
-            }
-        };
+        let kinds = if has_to_notice { &self.noticed } else { &self.running };
+        let kind = kinds.draw(&mut self.random);
         let delay = Duration::from_millis(self.random.below(1500));
         let mut place = Workplace::new("damage-running", None)?;
         copy(&self.place.data(), &place.data())?;
@@ -218,7 +243,10 @@ impl<'a> Run<'a> {
                 sleep(delay);
                 what = Some(plant::plant(kind, &data, &sources, &mut random));
             })?;
-            let Some(what) = what.expect("it was done meanwhile")? else { return Ok(()) };
+            let what = what.expect("it was done meanwhile")?;
+            let kinds = if has_to_notice { &mut self.noticed } else { &mut self.running };
+            kinds.note(kind, what.is_some());
+            let Some(what) = what else { return Ok(()) };
             self.totals.running += 1;
             let was_refused = load.was_refused();
             self.totals.noticed += u64::from(was_refused);

@@ -11,7 +11,7 @@ use super::{copy, files};
 use crate::random::Random;
 
 /// The file or directory to damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     FirstSegment,
     MiddleSegment,
@@ -27,7 +27,7 @@ pub enum Target {
 }
 
 /// A kind of damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Delete(Target),
     Empty(Target),
@@ -121,7 +121,7 @@ pub struct Sources {
     pub older: Option<PathBuf>,
 }
 
-/// Does the damage, also while a server runs, and describes it; `None` if there is no such file.
+/// Does the damage, also while a server runs, and describes it; `None` if there is nothing to damage.
 pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<String>> {
     let replace = |part: &str, source: &Path| -> Result<Option<String>> {
         remove_dir(&data.join(part))?;
@@ -147,14 +147,16 @@ fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<String>
     let target = match kind {
         Delete(target) | Empty(target) | Truncate(target) | Flip(target) => target,
         DeleteDir(part) => {
+            let was_there = data.join(part).exists();
             remove_dir(&data.join(part))?;
-            return Ok(Some(format!("{kind:?}")));
+            return Ok(was_there.then(|| format!("{kind:?}")));
         }
         EmptyDir(part) => {
+            let mut is_emptied = false;
             for path in files(&data.join(part), "")? {
-                drop(fs::remove_file(path));
+                is_emptied |= fs::remove_file(path).is_ok();
             }
-            return Ok(Some(format!("{kind:?}")));
+            return Ok(is_emptied.then(|| format!("{kind:?}")));
         }
         WithEndFile(kind) => {
             let end = remove(Delete(EndFile), data, random)?;
