@@ -47,6 +47,10 @@ pub enum Rule {
     XInfo,
     /// XPENDING: all but idle times.
     XPending,
+    /// FUNCTION LIST: libraries, functions and flags in any order.
+    Libraries,
+    /// FUNCTION RESTORE: which of several names that are taken is told has no order.
+    Restored,
     /// COMMAND INFO: sets of words in any order.
     CommandInfo,
     /// COMMAND DOCS: all but the wording.
@@ -92,6 +96,10 @@ pub fn rule_of(command: &Command) -> Rule {
         // Redis counts keys whose deadline has passed until they are removed.
         (b"dbsize", _) => Rule::Size,
         (b"debug", b"digest" | b"digest-value") => Rule::Digest,
+        (b"function", b"list") => Rule::Libraries,
+        // Payloads are each server's own, as those of DUMP.
+        (b"function", b"dump") => Rule::Form,
+        (b"function", b"restore") => Rule::Restored,
         (b"xinfo", _) => Rule::XInfo,
         (b"xpending", _) => Rule::XPending,
         (b"debug", b"object" | b"htstats" | b"htstats-key") => Rule::Form,
@@ -137,9 +145,9 @@ impl Context {
             _ => false,
         });
         let counts = sequence.iter().any(|step| match step {
-            Step::Send { commands, .. } => commands.iter().any(|command| {
-                scripts::called(command).first().is_some_and(|name| name.eq_ignore_ascii_case(b"pfcount"))
-            }),
+            Step::Send { commands, .. } => {
+                commands.iter().flat_map(scripts::calls).any(|call| call[0].eq_ignore_ascii_case(b"pfcount"))
+            }
             _ => false,
         });
         Context { literals: literals(sequence), expired_keys, counts }
@@ -148,9 +156,9 @@ impl Context {
 
 /// Returns whether a command is a SET to a deadline that may be in the past: Redis stores the key all the same.
 pub(super) fn may_set_expired(command: &Command) -> bool {
-    let command = &scripts::called(command);
     let is_deadline = |a: &Vec<u8>| a.eq_ignore_ascii_case(b"exat") || a.eq_ignore_ascii_case(b"pxat");
-    command[0].eq_ignore_ascii_case(b"set") && command.iter().any(is_deadline)
+    let calls = scripts::calls(command);
+    calls.iter().any(|call| call[0].eq_ignore_ascii_case(b"set") && call.iter().any(is_deadline))
 }
 
 fn literals(sequence: &Sequence) -> HashSet<i64> {
@@ -176,6 +184,9 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
     if rule == Rule::Backup {
         return tells_of_backup(theirs) && tells_of_backup(ours);
     }
+    if rule == Rule::Restored {
+        return taken(theirs).is_some() && taken(theirs) == taken(ours);
+    }
     if theirs.error().is_some() || ours.error().is_some() {
         return false;
     }
@@ -186,7 +197,7 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
         _ => false,
     };
     match rule {
-        Rule::Exact | Rule::Backup => false,
+        Rule::Exact | Rule::Backup | Rule::Restored => false,
         Rule::Remaining(unit_ms) => near(unit_ms),
         Rule::Deadline(unit_ms) => !theirs.integer().is_some_and(|t| context.literals.contains(&t)) && near(unit_ms),
         Rule::Unordered => sorted(theirs) == sorted(ours),
@@ -205,6 +216,7 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
         Rule::User => users::is_same_user(theirs, ours),
         Rule::XInfo => timeless(theirs) == timeless(ours),
         Rule::XPending => timeless_pending(theirs) == timeless_pending(ours),
+        Rule::Libraries => libraries(theirs) == libraries(ours),
         Rule::CommandInfo => normal(theirs) == normal(ours),
         Rule::CommandDocs => docs(theirs) == docs(ours),
     }
@@ -217,6 +229,29 @@ fn tells_of_backup(reply: &Reply) -> bool {
             matches!(&text[..], b"OK" | b"Background saving started" | b"Background saving scheduled")
         }
         other => other.error().is_some_and(|text| text == "ERR Background save already in progress"),
+    }
+}
+
+/// Returns the kind of name that is taken, if a reply says that one is: `ERR Library` or `ERR Function`.
+fn taken(reply: &Reply) -> Option<String> {
+    let text = reply.error()?;
+    let (kind, _) = text.strip_suffix(" already exists")?.rsplit_once(' ')?;
+    Some(kind.to_owned())
+}
+
+/// Returns FUNCTION LIST with the libraries, their functions and the flags of these sorted. The fields of a library or
+/// a function begin with a text, and stay in their order.
+fn libraries(reply: &Reply) -> Reply {
+    match reply {
+        Reply::Array(items) | Reply::Set(items) => {
+            let mut items: Vec<Reply> = items.iter().map(libraries).collect();
+            if !items.iter().any(|item| matches!(item, Reply::Bulk(_))) {
+                items.sort();
+            }
+            if matches!(reply, Reply::Set(_)) { Reply::Set(items) } else { Reply::Array(items) }
+        }
+        Reply::Map(pairs) => Reply::Map(pairs.iter().map(|(name, value)| (name.clone(), libraries(value))).collect()),
+        other => other.clone(),
     }
 }
 
@@ -376,6 +411,15 @@ mod tests {
         check("one is under way on one side", "BGSAVE", started(), busy(), true);
         check("other errors are exact", "BGSAVE x", error("ERR syntax error"), busy(), false);
         check("KEYS has no order", "keys *", words(&["a", "b"]), words(&["b", "a"]), true);
+        let function = |name: &str| Array(vec![Reply::bulk("name"), Reply::bulk(name)]);
+        let library = |names: [&str; 2]| Array(vec![Reply::bulk("functions"), Array(names.map(function).to_vec())]);
+        let [one, two] = [library(["f", "g"]), library(["g", "f"])];
+        check("functions have no order", "FUNCTION LIST", Array(vec![one.clone()]), Array(vec![two.clone()]), true);
+        check("functions have names", "FUNCTION LIST", one, library(["f", "h"]), false);
+        let taken = |name: &str| error(&format!("ERR Library {name} already exists"));
+        check("one of several names is told", "FUNCTION RESTORE x", taken("one"), taken("two"), true);
+        check("a library has one name", "FUNCTION LOAD x", taken("one"), taken("two"), false);
+        check("a name is taken", "FUNCTION RESTORE x", taken("one"), error("ERR Function f already exists"), false);
         check("KEYS has no duplicates", "KEYS *", words(&["a", "b"]), words(&["a", "b", "b"]), false);
     }
 }

@@ -64,7 +64,8 @@ pub(super) fn restore(a: &mut Arguments) -> Command {
     restored(a, key, payload)
 }
 
-fn stand_in(a: &mut Arguments) -> Vec<u8> {
+/// Returns a word for the payload of the last DUMP, or of the last FUNCTION DUMP for FUNCTION RESTORE.
+pub(super) fn stand_in(a: &mut Arguments) -> Vec<u8> {
     a.random.pick(&[OWN, EXCHANGED]).to_vec()
 }
 
@@ -135,29 +136,43 @@ pub(super) fn transferred(a: &mut Arguments) -> Vec<Vec<Command>> {
     vec![made, vec![dump], vec![restored], changes.iter().map(change).collect()]
 }
 
-/// The payloads of both servers' last DUMP of an existing key, of keys with values of any size and of others.
+/// The payloads of both servers' last dump of each origin.
 #[derive(Default)]
-pub(super) struct Payloads([Option<[Vec<u8>; 2]>; 2]);
+pub(super) struct Payloads([Option<[Vec<u8>; 2]>; 3]);
+
+/// The origins of payloads, as indexes of `Payloads`.
+const OF_KEYS: usize = 0;
+/// Keys with values of any size.
+const OF_MOVED: usize = 1;
+const OF_FUNCTIONS: usize = 2;
+
+/// Returns the origin of what a command dumps, or restores if `word` is `restore`.
+fn origin(command: &Command, word: &str) -> Option<usize> {
+    let is = |at: usize, word: &str| command.get(at).is_some_and(|own| own.eq_ignore_ascii_case(word.as_bytes()));
+    let of_keys = if is_moved(command) { OF_MOVED } else { OF_KEYS };
+    match (is(0, word), is(0, "function") && is(1, word)) {
+        (true, _) => Some(of_keys),
+        (_, true) => Some(OF_FUNCTIONS),
+        _ => None,
+    }
+}
 
 impl Payloads {
     /// Keeps the payloads that a command was answered with, theirs and ours.
     pub(super) fn note(&mut self, command: &Command, theirs: &Reply, ours: &Reply) {
-        if command[0].eq_ignore_ascii_case(b"dump")
+        if let Some(origin) = origin(command, "dump")
             && let (Reply::Bulk(theirs), Reply::Bulk(ours)) = (theirs, ours)
         {
-            self.0[usize::from(is_moved(command))] = Some([theirs.to_vec(), ours.to_vec()]);
+            self.0[origin] = Some([theirs.to_vec(), ours.to_vec()]);
         }
     }
 
     /// Returns the command as it is sent to the base and to our server, with payloads in place of the words for them.
     pub(super) fn fill(&self, command: &Command) -> [Command; 2] {
         let mut filled = [command.clone(), command.clone()];
-        let (Some(payloads), Some(word)) = (&self.0[usize::from(is_moved(command))], command.get(3)) else {
-            return filled;
-        };
-        if !command[0].eq_ignore_ascii_case(b"restore") {
-            return filled;
-        }
+        let Some(origin) = origin(command, "restore") else { return filled };
+        let at = if origin == OF_FUNCTIONS { 2 } else { 3 };
+        let (Some(payloads), Some(word)) = (&self.0[origin], command.get(at)) else { return filled };
         let (damage, is_own) = match (word.strip_prefix(OWN), word.strip_prefix(EXCHANGED)) {
             (Some(damage), _) => (damage, true),
             (_, Some(damage)) => (damage, false),
@@ -165,7 +180,7 @@ impl Payloads {
         };
         for (side, command) in filled.iter_mut().enumerate() {
             let payload = &payloads[if is_own { side } else { 1 - side }];
-            command[3] = damaged(payload.clone(), damage);
+            command[at] = damaged(payload.clone(), damage);
         }
         filled
     }
@@ -211,6 +226,11 @@ mod tests {
         check(b"<own payload, cut by 2", b"thei", b"ou");
         check(b"<payload of the other, changed at -1", b"ourS", b"theirS");
         check(b"<own payload, changed at -6", b"Theirs", b"ouRs");
+        let restore = |payload: &[u8]| words(&[b"FUNCTION", b"RESTORE", payload, b"FLUSH"]);
+        assert_eq!(payloads.fill(&restore(OWN)), [restore(OWN), restore(OWN)], "of libraries there is none yet");
+        payloads.note(&words(&[b"function", b"dump"]), &Reply::bulk("their own"), &Reply::bulk("our own"));
+        assert_eq!(payloads.fill(&restore(OWN)), [restore(b"their own"), restore(b"our own")]);
+        assert_eq!(payloads.fill(&restore(EXCHANGED)), [restore(b"our own"), restore(b"their own")]);
         let set = words(&[b"SET", b"a", b"0", OWN]);
         assert_eq!(payloads.fill(&set), [set.clone(), set]);
         let moved = words(&[b"RESTORE", b"moved1", b"0", OWN]);

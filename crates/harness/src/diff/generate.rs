@@ -11,12 +11,14 @@ use super::bitmaps;
 use super::clients;
 use super::command_tables;
 use super::dumps;
+use super::functions;
 use super::geos;
 use super::groups;
 use super::hashes;
 use super::hyperloglogs;
 use super::keys;
 use super::lists;
+use super::lua;
 use super::malformed;
 use super::scripts;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
@@ -198,25 +200,16 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     let wanted = random.between(8, COMMANDS.len() as u64);
     let is_of_groups = random.percent(10);
     let has_users = random.percent(12);
-    let mut table: Vec<_> = match is_of_groups {
-        true => OF_GROUPS.iter().collect(),
-        false => COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect(),
-    };
-    if table.is_empty() {
-        table.extend(COMMANDS);
-    }
+    let is_of_functions = !has_users && random.percent(10);
+    let table = if is_of_groups { OF_GROUPS.iter().collect() } else { part_of_commands(&mut random, wanted) };
     let total = table.iter().map(|(weight, _)| weight).sum();
     let mut a = Arguments { random, large };
 
-    let mut sequence = Vec::new();
-    for connection in 0..connections {
-        sequence.push(Step::Send { connection, commands: preamble(&mut a) });
-    }
-    if has_users {
-        sequence.push(Step::Send { connection: 0, commands: users::beginning(&mut a) });
-        for connection in 1..connections {
-            sequence.push(Step::Send { connection, commands: vec![users::login(&mut a)] });
-        }
+    let mut sequence = beginning(&mut a, connections, has_users);
+    let mut called = |a: &mut Arguments| called(a, &table, total);
+    if is_of_functions {
+        let commands = functions::beginning(&mut a, &mut called);
+        sequence.push(Step::Send { connection: 0, commands });
     }
     if is_of_groups {
         sequence.push(Step::Send { connection: 0, commands: groups::beginning(&mut a) });
@@ -249,6 +242,15 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
                 let steps = dumps::transferred(&mut a).into_iter();
                 sequence.extend(steps.map(|commands| Step::Send { connection, commands }));
             }
+            18..=60 if is_of_functions && !in_multi[connection] => {
+                let steps = functions::some(&mut a, &mut called).into_iter();
+                sequence.extend(steps.map(|commands| Step::Send { connection, commands }));
+            }
+            // A denial has texts of its own in 7.2, which a script may look into.
+            61..=68 if !has_users => {
+                let commands: Vec<Command> = (0..lua::CALLS).map(|_| called(&mut a)).collect();
+                sequence.push(Step::Send { connection, commands: vec![lua::eval(&mut a, &commands)] });
+            }
             10 => {
                 sequence.push(Step::Send { connection, commands: vec![vec![a.word("QUIT")]] });
                 in_multi[connection] = false;
@@ -263,6 +265,30 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
                 }
                 sequence.push(Step::Send { connection, commands });
             }
+        }
+    }
+    sequence
+}
+
+/// Returns about as many of the commands as wanted; all if that would be none.
+fn part_of_commands(random: &mut Random, wanted: u64) -> Vec<&'static (u64, Make)> {
+    let mut table: Vec<_> = COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect();
+    if table.is_empty() {
+        table.extend(COMMANDS);
+    }
+    table
+}
+
+/// Returns the first steps of all connections; with users, some of them log in.
+fn beginning(a: &mut Arguments, connections: usize, has_users: bool) -> Sequence {
+    let mut sequence = Vec::new();
+    for connection in 0..connections {
+        sequence.push(Step::Send { connection, commands: preamble(a) });
+    }
+    if has_users {
+        sequence.push(Step::Send { connection: 0, commands: users::beginning(a) });
+        for connection in 1..connections {
+            sequence.push(Step::Send { connection, commands: vec![users::login(a)] });
         }
     }
     sequence
@@ -284,11 +310,8 @@ fn preamble(a: &mut Arguments) -> Vec<Command> {
     commands
 }
 
-fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bool) -> Command {
-    if *in_multi && a.random.percent(15) {
-        *in_multi = false;
-        return vec![a.word("EXEC")];
-    }
+/// Returns a command of the table.
+fn draw(a: &mut Arguments, table: &[&(u64, Make)], total: u64) -> Command {
     let mut ticket = a.random.below(total);
     let (_, make) = table
         .iter()
@@ -302,6 +325,22 @@ fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bo
     if a.random.percent(4) {
         malformed::spoil(a, &mut command);
     }
+    command
+}
+
+/// Returns a command of the table that scripts may call; a GET where the table has hardly any.
+fn called(a: &mut Arguments, table: &[&(u64, Make)], total: u64) -> Command {
+    const DRAWS_MAX: usize = 20;
+    let drawn = (0..DRAWS_MAX).map(|_| draw(a, table, total)).find(lua::may_call);
+    drawn.unwrap_or_else(|| vec![a.word("GET"), a.key()])
+}
+
+fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bool) -> Command {
+    if *in_multi && a.random.percent(15) {
+        *in_multi = false;
+        return vec![a.word("EXEC")];
+    }
+    let mut command = draw(a, table, total);
     if a.random.percent(5)
         && let Some(call) = scripts::wrapped(a, &command)
     {

@@ -14,6 +14,7 @@ mod command_tables;
 pub mod compare;
 mod dumps;
 pub mod exceptions;
+mod functions;
 pub mod generate;
 mod geos;
 mod groups;
@@ -21,9 +22,10 @@ mod hashes;
 mod hyperloglogs;
 mod keys;
 mod lists;
+mod lua;
 mod malformed;
 pub mod play;
-mod scripts;
+pub(crate) mod scripts;
 pub mod sequence;
 mod sets;
 pub mod shrink;
@@ -38,7 +40,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::server::{Server, Template, Workplace};
 use exceptions::EXCEPTIONS;
@@ -108,8 +110,7 @@ impl Servers {
         let (base, _) = Server::start(&base?, &base_place).context("starting the base")?;
         let (ours, _) = Server::start(&ours?, &our_place).context("starting the server under test")?;
         for server in [&base, &ours] {
-            let reply = server.client()?.call(&["FUNCTION", "LOAD", scripts::LIBRARY])?;
-            ensure!(reply.error().is_none(), "FUNCTION LOAD is answered by {reply}");
+            scripts::load_library(&mut server.client()?)?;
         }
         Ok(Servers { pair: Pair::new(&base, &ours)?, base, ours, base_place, our_place })
     }

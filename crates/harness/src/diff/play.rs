@@ -10,7 +10,7 @@ use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_pag
 use super::dumps::Payloads;
 use super::exceptions::{PFMERGE_OF_ONE, SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
-use super::{blocking, channels, hyperloglogs, scripts, users};
+use super::{blocking, channels, functions, hyperloglogs, scripts, users};
 use crate::client::{Client, Reply, info_field};
 use crate::clock::now_ms;
 use crate::quoted::{abbreviate, quote_short};
@@ -102,21 +102,28 @@ impl Pair {
         Ok(None)
     }
 
-    /// Empties both servers and resets the settings that sequences change.
+    /// Empties both servers and resets the settings, scripts and libraries that sequences change.
     fn prepare(&mut self, sequence: &Sequence) -> Result<()> {
-        let is_config_set = |c: &Command| c[0].eq_ignore_ascii_case(b"config") && c.len() > 3;
-        let configures = sequence
-            .iter()
-            .any(|step| matches!(step, Step::Send { commands, .. } if commands.iter().any(is_config_set)));
+        let has = |is: &dyn Fn(&Command) -> bool| {
+            sequence.iter().any(|step| matches!(step, Step::Send { commands, .. } if commands.iter().any(is)))
+        };
+        let configures = has(&|command| command[0].eq_ignore_ascii_case(b"config") && command.len() > 3);
+        let needs_loaded = has(&functions::is_about_loaded);
         for (name, side) in [("the base", &mut self.theirs), ("the server under test", &mut self.ours)] {
             users::forget(&mut side.admin).with_context(|| format!("removing users of {name}"))?;
             let mut wanted = vec!["FLUSHALL"];
             if configures {
                 wanted.push("CONFIG SET timeout 0 tcp-keepalive 300");
             }
+            if needs_loaded {
+                wanted.extend(["SCRIPT FLUSH", "FUNCTION FLUSH"]);
+            }
             for words in wanted {
                 let reply = side.admin.command(words).with_context(|| format!("{words} on {name}"))?;
                 ensure!(reply.is_ok(), "{words} on {name} was answered by {reply}");
+            }
+            if needs_loaded {
+                scripts::load_library(&mut side.admin).with_context(|| format!("on {name}"))?;
             }
         }
         Ok(())
@@ -277,7 +284,8 @@ impl Game<'_> {
         let mut names = Vec::new();
         for (command, theirs, ours) in parts {
             if !same(rule_of(command), theirs, ours, &self.rules) {
-                match exception_for(&scripts::called(command), theirs, ours) {
+                let exception = scripts::calls(command).iter().find_map(|call| exception_for(call, theirs, ours));
+                match exception {
                     Some(exception) => {
                         names.push(exception.name);
                         self.has_ended |= [SORT_AFTER_A_RANGE_ERROR, PFMERGE_OF_ONE].contains(&exception.name);

@@ -1,8 +1,12 @@
-//! Commands as the calls of scripts and functions: what a client reads then has gone through Lua and back.
+//! Commands as the calls of scripts and functions: what a client reads then has gone through Lua and back. The scripts
+//! here call one command; `lua` makes scripts that call several.
+
+use anyhow::{Result, ensure};
 
 use super::arguments::Arguments;
 use super::compare::{Rule, rule_of};
 use super::sequence::Command;
+use crate::client::Client;
 
 /// The scripts that call the command in their arguments; `true` for those that have its second word as a key.
 const SCRIPTS: &[(&str, bool)] = &[
@@ -15,14 +19,24 @@ const SCRIPTS: &[(&str, bool)] = &[
     ("redis.setresp(3) local r = redis.pcall(unpack(ARGV)) return {type(r), r}", false),
 ];
 
-/// The library of these functions, which both servers get at their start.
-pub const LIBRARY: &str = "#!lua name=diff\n\
+/// The library of these functions, which both servers have.
+const LIBRARY: &str = "#!lua name=diff\n\
     redis.register_function('diff_pcall', function(keys, args) return redis.pcall(unpack(args)) end)\n\
     redis.register_function('diff_call', function(keys, args) return redis.call(unpack(args)) end)\n\
     redis.register_function('diff_keyed', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)";
 
+/// Loads the library of functions that call one command.
+pub fn load_library(client: &mut Client) -> Result<()> {
+    let reply = client.call(&["FUNCTION", "LOAD", LIBRARY])?;
+    ensure!(reply.error().is_none(), "FUNCTION LOAD is answered by {reply}");
+    Ok(())
+}
+
 /// Functions as `SCRIPTS`.
 const FUNCTIONS: &[(&str, bool)] = &[("diff_pcall", false), ("diff_call", false), ("diff_keyed", true)];
+
+/// The word before each command in the arguments of a script that calls several.
+pub(super) const SEPARATOR: &[u8] = b"--";
 
 /// The commands whose replies are compared as they are, and that need no connection of their own.
 const SCRIPTED: &[&str] = &[
@@ -133,10 +147,14 @@ const SCRIPTED: &[&str] = &[
     "move",
 ];
 
+/// Returns whether scripts may call a command.
+pub(super) fn is_scripted(command: &Command) -> bool {
+    SCRIPTED.iter().any(|name| command[0].eq_ignore_ascii_case(name.as_bytes()))
+}
+
 /// Returns the call of a script that calls the command, if it is one for that.
 pub fn wrapped(a: &mut Arguments, command: &Command) -> Option<Command> {
-    let is_scripted = SCRIPTED.iter().any(|name| command[0].eq_ignore_ascii_case(name.as_bytes()));
-    if !is_scripted || rule_of(command) != Rule::Exact {
+    if !is_scripted(command) || rule_of(command) != Rule::Exact {
         return None;
     }
     let (name, callees) = if a.random.percent(30) { ("FCALL", FUNCTIONS) } else { ("EVAL", SCRIPTS) };
@@ -155,8 +173,23 @@ pub fn wrapped(a: &mut Arguments, command: &Command) -> Option<Command> {
     Some(call)
 }
 
+/// Returns the commands that a script calls; of any other command, the command as it is.
+pub fn calls(command: &Command) -> Vec<Command> {
+    several(command).unwrap_or_else(|| vec![called(command)])
+}
+
+/// Returns the commands in the arguments of a script that calls several.
+fn several(command: &Command) -> Option<Vec<Command>> {
+    const NAMES: [&[u8]; 6] = [b"eval", b"eval_ro", b"evalsha", b"evalsha_ro", b"fcall", b"fcall_ro"];
+    let is_call = NAMES.iter().any(|name| command[0].eq_ignore_ascii_case(name));
+    let keys: usize = std::str::from_utf8(command.get(2).filter(|_| is_call)?).ok()?.parse().ok()?;
+    let (first, rest) = command.get(keys.checked_add(3)?..)?.split_first()?;
+    let commands = rest.split(|word| word == SEPARATOR).filter(|words| !words.is_empty()).map(<[Vec<u8>]>::to_vec);
+    (first == SEPARATOR).then(|| commands.collect())
+}
+
 /// Returns the command that a script calls; any other command is returned as it is.
-pub fn called(command: &Command) -> Command {
+fn called(command: &Command) -> Command {
     let of = |name: &[u8], callees: &[(&str, bool)]| {
         command[0].eq_ignore_ascii_case(name) && callees.iter().any(|(callee, _)| callee.as_bytes() == command[1])
     };

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::client::Client;
 use crate::diff::generate::generate;
+use crate::diff::scripts;
 use crate::diff::sequence::{Command, Step};
 
 /// The time without a reply after which a connection is given up: a command waits.
@@ -91,7 +92,9 @@ fn connect(port: u16, ends: &AtomicBool) -> Result<Option<Client>> {
 }
 
 fn is_sent(command: &Command, flushes: bool, left_out: &[&str]) -> bool {
-    let is = |word: &str| command[0].eq_ignore_ascii_case(word.as_bytes());
+    // A script does what it calls.
+    let calls = scripts::calls(command);
+    let is = |word: &str| calls.iter().any(|call| call[0].eq_ignore_ascii_case(word.as_bytes()));
     let is_flush = ["flushdb", "flushall", "swapdb"].iter().any(|word| is(word));
     let has = |word: &str| command.iter().any(|own| own.eq_ignore_ascii_case(word.as_bytes()));
     // Of a HyperLogLog that a client has cut, Redis reads what lies behind it. Where the scores of a sorted set differ,
