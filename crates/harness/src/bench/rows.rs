@@ -46,9 +46,26 @@ const RANDOM_KEY: &str = "key:__rand_int__";
 /// A script that is as short as most are.
 const GET_SCRIPT: &str = "return redis.call('get', KEYS[1])";
 
-/// A library with the same as a function.
-const GET_LIBRARY: &str = "#!lua name=bench\n\
-    redis.register_function('get', function(keys) return redis.call('get', keys[1]) end)";
+const GET_SET_SCRIPT: &str = "redis.call('get', KEYS[1]) return redis.call('set', KEYS[1], ARGV[1])";
+
+/// The value of scripts that write.
+const VALUE: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
+/// A library of the scripts as functions.
+const LIBRARY: &[&str] = &[
+    "FUNCTION",
+    "LOAD",
+    "REPLACE",
+    "#!lua name=bench\n\
+    redis.register_function('get', function(keys) return redis.call('get', keys[1]) end)\n\
+    redis.register_function('get_set', function(keys, args)\n\
+    redis.call('get', keys[1]) return redis.call('set', keys[1], args[1]) end)\n\
+    redis.register_function('incrs', function(keys) for i = 1, 10 do redis.call('incr', keys[1]) end end)",
+];
+
+/// A user who may use the keys and the commands of the load only, and one who may do everything.
+const RESTRICTED: &[&str] = &["ACL", "SETUSER", "bench", "on", ">secret", "~key:*", "-@all", "+get", "+set"];
+const UNRESTRICTED: &[&str] = &["ACL", "SETUSER", "bench", "on", ">secret", "~*", "&*", "+@all"];
 
 /// GET over keys that are in memory.
 const HOT: Row = Row {
@@ -172,7 +189,7 @@ pub const ROWS: &[Row] = &[
         id: "fcall-get",
         title: "FCALL of a GET, pipeline 16",
         load: &["FCALL", "get", "1", RANDOM_KEY],
-        first: &["FUNCTION", "LOAD", "REPLACE", GET_LIBRARY],
+        first: LIBRARY,
         requests: 500_000,
         target: 1.2,
         ..HOT
@@ -180,13 +197,25 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "eval-get-set",
         title: "EVAL of a GET and a SET, pipeline 16",
-        load: &[
-            "EVAL",
-            "redis.call('get', KEYS[1]) return redis.call('set', KEYS[1], ARGV[1])",
-            "1",
-            RANDOM_KEY,
-            "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-        ],
+        load: &["EVAL", GET_SET_SCRIPT, "1", RANDOM_KEY, VALUE],
+        requests: 500_000,
+        target: 1.2,
+        ..WRITE
+    },
+    Row {
+        id: "evalsha-get-set",
+        title: "EVALSHA of a GET and a SET, pipeline 16",
+        load: &["EVALSHA", "68c3d2068721dc258a1f68ab1efd64d1d15a2cfa", "1", RANDOM_KEY, VALUE],
+        first: &["SCRIPT", "LOAD", GET_SET_SCRIPT],
+        requests: 500_000,
+        target: 1.2,
+        ..WRITE
+    },
+    Row {
+        id: "fcall-get-set",
+        title: "FCALL of a GET and a SET, pipeline 16",
+        load: &["FCALL", "get_set", "1", RANDOM_KEY, VALUE],
+        first: LIBRARY,
         requests: 500_000,
         target: 1.2,
         ..WRITE
@@ -197,6 +226,47 @@ pub const ROWS: &[Row] = &[
         load: &["EVAL", "for i = 1, 10 do redis.call('incr', KEYS[1]) end", "1", RANDOM_KEY],
         requests: 200_000,
         target: 1.2,
+        ..WRITE
+    },
+    Row {
+        id: "fcall-incrs",
+        title: "FCALL of ten INCRs, pipeline 16",
+        load: &["FCALL", "incrs", "1", RANDOM_KEY],
+        first: LIBRARY,
+        requests: 200_000,
+        target: 1.2,
+        ..WRITE
+    },
+    Row {
+        id: "get-restricted",
+        title: "GET by a user with restrictions, hot, pipeline 16",
+        load: &["--user", "bench", "-a", "secret", "-t", "get"],
+        first: RESTRICTED,
+        target: 1.0,
+        ..HOT
+    },
+    Row {
+        id: "set-restricted",
+        title: "SET by a user with restrictions, pipeline 16",
+        load: &["--user", "bench", "-a", "secret", "-t", "set"],
+        first: RESTRICTED,
+        target: 1.0,
+        ..WRITE
+    },
+    Row {
+        id: "get-named",
+        title: "GET by a named user without restrictions, hot, pipeline 16",
+        load: &["--user", "bench", "-a", "secret", "-t", "get"],
+        first: UNRESTRICTED,
+        target: 1.0,
+        ..HOT
+    },
+    Row {
+        id: "set-named",
+        title: "SET by a named user without restrictions, pipeline 16",
+        load: &["--user", "bench", "-a", "secret", "-t", "set"],
+        first: UNRESTRICTED,
+        target: 1.0,
         ..WRITE
     },
     Row {
@@ -230,5 +300,14 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), ROWS.len());
         assert!(ROWS.iter().all(|row| row.writes == (row.before == Before::Nothing)));
+    }
+
+    #[test]
+    fn rows_of_evalsha_load_their_script_first() {
+        use sha1::{Digest, Sha1};
+        let name = |script: &str| Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let rows: Vec<_> = ROWS.iter().filter(|row| row.load[0] == "EVALSHA").collect();
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|row| row.first[..2] == ["SCRIPT", "LOAD"] && row.load[1] == name(row.first[2])));
     }
 }
