@@ -3,6 +3,7 @@
 
 mod process;
 
+use haypile_harness::hostile::{RESIDENT_BYTES_MAX, expanding};
 use process::{Client, Server, TempDir, request, wait_until};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -395,6 +396,35 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// The number of keys of `LargeRequests`, and of those that `twenty_sides` writes.
+const MANY: usize = 200_000;
+
+/// Requests of commands with very many keys, and of one whose payload expands.
+struct LargeRequests {
+    mset: Vec<u8>,
+    /// Deletes what `mset` writes.
+    del: Vec<u8>,
+    /// Reads the keys that are there.
+    mget: Vec<u8>,
+    restore: Vec<u8>,
+}
+
+impl LargeRequests {
+    fn new() -> LargeRequests {
+        let words = |name: &str, words: Vec<String>| {
+            let words = std::iter::once(name.as_bytes()).chain(words.iter().map(String::as_bytes));
+            request(&words.collect::<Vec<_>>())
+        };
+        let numbers = 0..MANY;
+        LargeRequests {
+            mset: words("MSET", numbers.clone().flat_map(|number| [format!("gone:{number}"), "v".into()]).collect()),
+            del: words("DEL", numbers.clone().map(|number| format!("gone:{number}")).collect()),
+            mget: words("MGET", numbers.map(|number| format!("key:{number:0>40}")).collect()),
+            restore: request(&[b"RESTORE", b"restored", b"0", &expanding(100 * MB as usize), b"REPLACE"]),
+        }
+    }
+}
+
 /// Attacks from twenty sides, all at once, each as fast as it can, until clients have been closed for room and an
 /// innocent one has been answered often, however slow the machine is. Each of its requests has the usual patience.
 #[test]
@@ -405,7 +435,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
     const ANSWERS: usize = 20;
     let (_dir, server) = start(&["--enable-debug-command", "yes"]);
     let mut asker = server.client();
-    for first in (0..200_000).step_by(1000) {
+    for first in (0..MANY).step_by(1000) {
         (first..first + 1000).for_each(|number| asker.send(format!("SET key:{number:0>40} v\r\n").as_bytes()));
         (0..1000).for_each(|_| _ = asker.reply());
     }
@@ -416,6 +446,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
     }
     // From the base each view has a piece of the list. From the memtable each counts all of it, though all share it.
     assert_eq!(asker.ask("DEBUG RELOAD"), "+OK\r\n");
+    let large = LargeRequests::new();
     let over = AtomicBool::new(false);
     let attack = |kind: usize| {
         let mut kept: Vec<Tcp> = Vec::new();
@@ -423,7 +454,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
             // A client that is closed is one of those that were to be.
             let mut client = server.deaf_client();
             let mut say = |bytes: &[u8]| std::io::Write::write_all(&mut client.socket, bytes).is_ok();
-            match kind % 13 {
+            match kind % 16 {
                 0 => _ = say(b"SUBSCRIBE news\r\n"),
                 1 => _ = (0..5).all(|_| say(&request(&[b"PUBLISH", b"news", &value]))),
                 2 => _ = say(b"MONITOR\r\n"),
@@ -444,6 +475,9 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
                     let words = std::iter::once(&b"PSUBSCRIBE"[..]).chain(names.iter().map(|name| name.as_bytes()));
                     say(&request(&words.collect::<Vec<_>>()));
                 }
+                12 => _ = say(&large.mset) && say(&large.del),
+                13 => _ = say(&large.mget),
+                14 => _ = say(&large.restore),
                 _ => _ = (0..5).all(|_| say(&request(&[b"SET", b"long", &value])) && say(b"GET long\r\n")),
             }
             kept.push(client);
@@ -478,4 +512,44 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
     let is_given_back = || counted(&mut asker) < 48 * MB;
     process::wait_within(6 * process::PATIENCE, "what the attackers had is given back", is_given_back);
     server.stop();
+}
+
+/// Returns the most memory that the process has ever occupied.
+fn most_resident_bytes(server: &Server) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel keeps it");
+    let kilobytes = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+    kilobytes.expect("a number of kilobytes") << 10
+}
+
+/// Deletes a million keys in one command; the most memory that the process ever had is within the bound of attacks.
+fn a_million_keys_go_at_once(policy: &str) {
+    const KEYS: usize = 1_000_000;
+    const STEP: usize = 10_000;
+    let (_dir, server) = start(&["--maxmemory-policy", policy]);
+    let mut client = server.client();
+    let names: Vec<String> = (0..KEYS).map(|number| format!("key:{number}")).collect();
+    for names in names.chunks(STEP) {
+        let pairs = names.iter().flat_map(|name| [name.as_bytes(), b"value"]);
+        client.send(&request(&std::iter::once(&b"MSET"[..]).chain(pairs).collect::<Vec<_>>()));
+    }
+    (0..KEYS / STEP).for_each(|_| assert_eq!(client.reply(), "+OK\r\n"));
+    assert_eq!(client.ask("DBSIZE"), format!(":{KEYS}\r\n"));
+    let words = std::iter::once(&b"DEL"[..]).chain(names.iter().map(String::as_bytes));
+    assert_eq!(client.ask_words(&words.collect::<Vec<_>>()), format!(":{KEYS}\r\n"));
+    assert_eq!(client.ask("DBSIZE"), ":0\r\n");
+    let (most, bound) = (most_resident_bytes(&server), RESIDENT_BYTES_MAX);
+    assert!(most < bound, "{} MB were resident, {} MB are allowed", most / MB, bound / MB);
+    server.stop();
+}
+
+#[test]
+fn a_million_keys_go_at_once_within_the_bound() {
+    a_million_keys_go_at_once("noeviction");
+}
+
+/// With an LFU policy the server counts the uses of each key.
+#[test]
+fn a_million_keys_with_counters_go_at_once_within_the_bound() {
+    a_million_keys_go_at_once("allkeys-lfu");
 }

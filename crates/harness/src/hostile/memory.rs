@@ -94,9 +94,9 @@ fn restore_expanding(site: &Site) -> Result<()> {
     })
 }
 
-/// Returns the payload of a string of at least so many equal bytes: the first byte as it is, the others as copies of
-/// the byte before, 264 at a time, as LZF encodes them.
-fn expanding(bytes: usize) -> Vec<u8> {
+/// Returns a payload of RESTORE for a string of at least so many equal bytes: the first byte as it is, the others as
+/// copies of the byte before, 264 at a time, as LZF encodes them.
+pub fn expanding(bytes: usize) -> Vec<u8> {
     const COPY: usize = 264;
     let copies = bytes.div_ceil(COPY);
     let compressed = [&[0, b'x'][..], &[0xe0, 255, 0].repeat(copies)].concat();

@@ -29,6 +29,7 @@ use crate::client::{Client, Reply};
 use crate::port::free_port;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use innocent::Waits;
+pub use memory::expanding;
 use row::{Comparison, Row};
 use withheld::Watch;
 
