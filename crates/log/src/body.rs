@@ -73,6 +73,11 @@ impl Body {
         self.bytes.capacity()
     }
 
+    /// Makes room for `bytes` more.
+    pub fn reserve_exact(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+    }
+
     /// Gives back memory beyond `bytes_max`, after an unusually long body.
     pub fn shrink_to(&mut self, bytes_max: usize) {
         self.bytes.shrink_to(bytes_max);

@@ -21,6 +21,8 @@ pub(crate) struct Ahead {
     /// The first `count` are requests; the others keep their room for ranges.
     requests: Vec<Parsed>,
     count: usize,
+    /// Whether a request has so many arguments that their room is to be given back.
+    is_long: bool,
 }
 
 /// A request that was parsed.
@@ -67,10 +69,9 @@ impl Ahead {
                 self.requests.push(Parsed { end: 0, request, ranges: Vec::new() });
             }
             let next = &mut self.requests[self.count];
-            if next.ranges.capacity() > RANGES_KEPT {
-                next.ranges = Vec::new();
-            }
-            match parser.next(&input[end..], &mut next.ranges) {
+            let parsed = parser.next(&input[end..], &mut next.ranges);
+            self.is_long |= next.ranges.capacity() > RANGES_KEPT;
+            match parsed {
                 Ok(Some(request)) => {
                     // From here on they are relative to the first request.
                     let start = end as u32;
@@ -87,6 +88,15 @@ impl Ahead {
             }
         }
         Behind::Unknown
+    }
+
+    /// Gives back the room for the arguments of long requests: they have run, or wait with copies of their own.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if std::mem::take(&mut self.is_long) {
+            let is_long = |next: &&mut Parsed| next.ranges.capacity() > RANGES_KEPT;
+            self.requests.iter_mut().filter(is_long).for_each(|next| next.ranges = Vec::new());
+        }
     }
 
     /// Returns the end of request `at`, where the next one begins.

@@ -115,6 +115,7 @@ impl WorkerState {
         if matches!(next, Next::Read | Next::Drain | Next::Close | Next::Abort | Next::HandOver) {
             session.pins = None;
         }
+        ahead.give_back();
         self.ahead = ahead;
         if let Some(tracker) = session.state.tracker.as_ref().filter(|_| !session.is_waiting()) {
             tracker.on_answered();

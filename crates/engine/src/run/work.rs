@@ -17,6 +17,7 @@ use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::reply::discarded;
 use crate::run::script::{self, Found, Part};
 use crate::run::serving::{Place, Service};
+use crate::run::short::ARGUMENTS_AT_ONCE;
 use haypile_acl::log::Context;
 use haypile_commands::host::{Act, Answer};
 use haypile_commands::rights::Requested;
@@ -271,6 +272,7 @@ impl Work {
             }
             entry => {
                 let Part { engine, txn, session, state, mode, .. } = part;
+                make_room(txn, entry, args.as_args());
                 let mut host = SessionHost { engine, session, state, txn: Some(txn), may_wait: mode == Mode::Disk };
                 let answer = commands::call(&mut host, entry, Args::from(args.as_args()));
                 answer.and_then(|answer| host.note(answer))
@@ -328,6 +330,16 @@ fn may_run(state: &State, entry: &Entry, args: Args<'_>, database: u32) -> Resul
         return Err(Answer::with(reply, Act::NoteDenial(called.denial(&state.user, denied, Context::Multi), 1)));
     }
     called.check_other_keys(&state.user).map_err(|error| error.into_reply().into())
+}
+
+/// Makes room in a transaction for what a command with very many keys writes, one row for each.
+fn make_room(txn: &mut Txn<'_>, entry: &Entry, args: resp::Args<'_>) {
+    if args.len() > ARGUMENTS_AT_ONCE && entry.command.access == Access::Write {
+        let keys = entry.command.keys(Args::from(args)).count();
+        if keys > ARGUMENTS_AT_ONCE {
+            txn.reserve(keys, args.bytes_len());
+        }
+    }
 }
 
 impl Needs {

@@ -8,9 +8,9 @@
 use crate::memtable::{Change, Patch, Splice};
 use crate::row::Key;
 use crate::value::Value;
-use haypile_log::{Body, Placed};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use haypile_log::{Body, Placed};
 use std::borrow::Cow;
 
 /// The kind of a write.
@@ -187,6 +187,14 @@ impl Overlay {
 
     pub fn ahead_bytes(&self) -> usize {
         self.ahead.len()
+    }
+
+    /// Makes room for so many writes of rows that have so many bytes together, so that no list of a million grows to
+    /// twice its size.
+    pub fn reserve(&mut self, writes: usize, bytes: usize) {
+        self.own.reserve_exact(writes);
+        self.last.reserve(writes, |at| spread(self.own[*at as usize].print));
+        self.main.reserve_exact(bytes);
     }
 
     #[inline]

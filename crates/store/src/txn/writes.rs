@@ -9,7 +9,15 @@ use crate::txn::own::{print_of_key, print_of_row};
 use crate::value::Value;
 use std::sync::atomic::Ordering;
 
+/// The bytes of an effect and of a meta row beside the key's name and its value.
+const AROUND_NAME: usize = 24;
+
 impl Txn<'_> {
+    /// Makes room for the writes of so many keys, whose names and values have so many bytes together.
+    pub fn reserve(&mut self, keys: usize, bytes: usize) {
+        self.overlay.reserve(keys, (keys * AROUND_NAME + bytes).min(self.store.txn_bytes_max() as usize));
+    }
+
     /// Writes the meta row of a key: the parts, one after the other.
     #[inline]
     pub fn put_meta(&mut self, key: &Key<'_>, parts: &[&[u8]]) -> Result<(), Stop> {
