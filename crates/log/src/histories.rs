@@ -257,9 +257,8 @@ mod tests {
     #[test]
     fn histories_without_a_record_are_left_again() {
         let mut chain = chain();
-        let standing = |chain: &Histories, last| -> Vec<u8> {
-            chain.standing(Index(last)).map(|history| history.0[0]).collect()
-        };
+        let standing =
+            |chain: &Histories, last| -> Vec<u8> { chain.standing(Index(last)).map(|history| history.0[0]).collect() };
         assert_eq!(standing(&chain, 9), [6], "data were loaded");
         chain.starts.truncate(3);
         assert_eq!((standing(&chain, 8), standing(&chain, 5)), (vec![3], vec![3, 2, 1]));
