@@ -168,6 +168,12 @@ impl KeySpec {
         claimed(args, start + usize::from(count_at)).is_none_or(|claimed| claimed > room)
     }
 
+    /// Returns whether these arguments say that there are no keys.
+    pub(crate) fn claims_none(&self, args: Args) -> bool {
+        let (Find::KeyNum { count_at, .. }, Some(start)) = (self.find, self.start(args)) else { return false };
+        claimed(args, start + usize::from(count_at)) == Some(0)
+    }
+
     /// The argument at which its keys begin, or their number stands.
     fn start(&self, args: Args) -> Option<usize> {
         let count = args.len();

@@ -286,6 +286,21 @@ fn getkeys_finds_the_keys_that_are_locked() {
     check("what is read", "COMMAND GETKEYSANDFLAGS get k", flags("k", &["RO", "access"]));
     check("what is overwritten", "COMMAND GETKEYSANDFLAGS set k v", flags("k", &["OW", "update"]));
     check("what is read, too", "COMMAND GETKEYSANDFLAGS SET k v NX GET", flags("k", &["RW", "access", "update"]));
+    check("what is moved away", "COMMAND GETKEYSANDFLAGS migrate h 1 k 0 10", flags("k", &["RW", "access", "delete"]));
+    let several = "COMMAND GETKEYSANDFLAGS migrate h 1 \"\" 0 10 keys k";
+    check("what is one of several", several, flags("k", &["RW", "access", "delete"]));
+    check("what is removed whatever it is", "COMMAND GETKEYSANDFLAGS delex k", flags("k", &["RM", "delete"]));
+    for call in ["eval x 5 a", "evalsha x 2 a", "fcall f 3 a", "eval_ro x -1 a", "eval x y a", "eval x 0 a"] {
+        check("as many as are not there", &format!("COMMAND GETKEYS {call}"), bulks(&[]));
+        check("as many as are not there", &format!("COMMAND GETKEYSANDFLAGS {call}"), bulks(&[]));
+    }
+    for call in
+        ["zunion 5 a b", "zunionstore d 3 a b", "zinterstore d 0 a", "zdiff 0 a", "lmpop x a left", "sintercard -1 a"]
+    {
+        fails(&format!("COMMAND GETKEYS {call}"), "ERR Invalid arguments specified for command");
+        fails(&format!("COMMAND GETKEYSANDFLAGS {call}"), "ERR Invalid arguments specified for command");
+    }
+    check("as many as are there", "COMMAND GETKEYS zunionstore d 2 a b weights 1 2", bulks(&["d", "a", "b"]));
     fails("COMMAND GETKEYSANDFLAGS ping a", "ERR The command has no key arguments");
     fails("COMMAND GETKEYS ping a", "ERR The command has no key arguments");
     fails("COMMAND GETKEYS config get x", "ERR The command has no key arguments");

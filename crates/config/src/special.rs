@@ -54,7 +54,7 @@ const CLIENT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
 
 /// Classes of keyspace events that `A` stands for, and the others, in the order in which Redis prints them.
 const EVENTS_OF_A: &[u8] = b"g$lshzxetd";
-const EVENTS_BESIDE_A: &[u8] = b"KEmn";
+const EVENTS_BESIDE_A: &[u8] = b"nKEm";
 
 impl Special {
     pub(crate) fn takes_many_words(self) -> bool {

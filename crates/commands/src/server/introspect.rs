@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::lookup::{Entry, Table};
 use crate::syntax::{self, Argument};
-use crate::table::{Arity, Begin, Body, Category, Command, Find, Flag, Group, KeySpec, Keys};
+use crate::table::{Arity, Begin, Body, Category, Command, Find, Flag, Group, KeySpec, Keys, Use};
 use haypile_config::glob;
 use haypile_resp::Reply;
 
@@ -119,7 +119,10 @@ fn keys_of<'h>(host: &'h mut dyn Host, call: Args<'h>) -> Result<(&'h Entry, Vec
     if !entry.command.arity.allows(call.len()) {
         return Err(Error::text("ERR Invalid number of arguments specified for command"));
     }
-    let found: Vec<(usize, &KeySpec)> = entry.command.keys(call).collect();
+    let claims_wrongly = |spec: &KeySpec| spec.claims_wrongly(call) || spec.claims_none(call);
+    // A wrong number of keys leaves none at all, also none of those that stand before it.
+    let is_wrong = entry.command.keys.of_keys().iter().any(claims_wrongly);
+    let found: Vec<(usize, &KeySpec)> = if is_wrong { Vec::new() } else { entry.command.keys(call).collect() };
     if found.is_empty() && !entry.flags.has(Flag::NoMandatoryKeys) {
         return Err(Error::text("ERR Invalid arguments specified for command"));
     }
@@ -146,7 +149,9 @@ fn command_getkeysandflags(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let (entry, found) = keys_of(host, call)?;
     let described = |(at, spec): (usize, &KeySpec)| {
         let (mode, uses) = entry.command.uses.map_or((spec.mode, spec.uses), |uses| uses(call));
-        let flags = std::iter::once(mode.name()).chain(uses.iter().map(|one| one.name())).map(Reply::Simple);
+        // Of a call's own keys nothing is left open.
+        let uses = uses.iter().filter(|one| !matches!(one, Use::Incomplete | Use::VariableFlags));
+        let flags = std::iter::once(mode.name()).chain(uses.map(|one| one.name())).map(Reply::Simple);
         Reply::Array(vec![Reply::bulk(call.get(at).to_vec()), Reply::Set(flags.collect())])
     };
     Ok(Reply::array(found.into_iter().map(described)))

@@ -50,7 +50,8 @@ pub(super) const ROWS: &[Row] = &[
         "busy-reply-threshold",
         unit(0, i64::MAX, "milliseconds"),
         "5000",
-        "Time after which a script makes others see BUSY.",
+        "Time after which Redis answers BUSY while a script runs; here those who want its keys wait, and the others do \
+         not.",
     )
     .alias("lua-time-limit"),
     Row::used(
