@@ -238,6 +238,11 @@ globals._G = seen_globals
 
 local function_globals = {}
 for name, value in raw.pairs(globals) do function_globals[name] = value end
+local function_redis = {}
+for name, value in raw.pairs(host.libraries.redis) do function_redis[name] = value end
+-- What scripts had before there were functions, as in Redis.
+function_redis.breakpoint, function_redis.debug, function_redis.replicate_commands = nil, nil, nil
+function_globals.redis = protect(function_redis)
 raw.setmetatable(function_globals, { __index = host.refuse_unknown })
 local loading_redis = raw.setmetatable(host.loading, { __index = host.refuse_unknown })
 local loading = raw.setmetatable({ redis = protect(loading_redis) }, { __index = host.refuse_unknown })

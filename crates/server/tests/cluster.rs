@@ -4,7 +4,7 @@
 mod process;
 
 use process::group::{Group, raft};
-use process::{Client, PATIENCE, wait_until};
+use process::{Client, PATIENCE, Server, TempDir, wait_until};
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -238,6 +238,34 @@ fn a_client_that_says_so_reads_from_any_member() {
     assert_eq!(writer.ask("READONLY"), "+OK\r\n");
     assert_eq!(writer.ask("SET a last"), "+OK\r\n");
     assert_eq!(writer.ask("GET a"), "$4\r\nlast\r\n");
+}
+
+/// A member runs no script that says it is not for clusters; a server alone does.
+#[test]
+fn a_script_that_is_not_for_a_cluster_runs_only_on_a_server_alone() {
+    let group = Group::start(&[]);
+    let library =
+        b"#!lua name=lib\nredis.register_function{function_name='f', flags={'no-cluster'}, callback=function() \
+                    return 1 end}\nredis.register_function('g', function() return 2 end)";
+    let dir = TempDir::new();
+    let alone = Server::start(dir.path(), &[]);
+    let refused = "-ERR Can not run script on cluster, 'no-cluster' flag is set.\r\n";
+    for (mut client, expected) in [(group.client(group.leader()), refused), (alone.client(), ":1\r\n")] {
+        assert_eq!(client.ask_words(&[b"FUNCTION", b"LOAD", library]), "$3\r\nlib\r\n");
+        for flags in ["no-cluster", "no-writes,no-cluster", "no-cluster,allow-stale"] {
+            let script = format!("#!lua flags={flags}\nreturn 1");
+            assert_eq!(client.ask_words(&[b"EVAL", script.as_bytes(), b"0"]), expected, "{flags}");
+            let loaded = client.ask_words(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
+            let name = loaded.lines().nth(1).expect("its name");
+            assert_eq!(client.ask(&format!("EVALSHA {name} 1 k")), expected, "{flags}");
+        }
+        assert_eq!(client.ask("FCALL f 0"), expected);
+        assert_eq!(client.ask("FCALL g 0"), ":2\r\n");
+        for text in [&b"#!lua\nreturn 1"[..], b"#!lua flags=allow-cross-slot-keys\nreturn 1", b"return 1"] {
+            assert_eq!(client.ask_words(&[b"EVAL", text, b"0"]), ":1\r\n");
+        }
+    }
+    alone.stop();
 }
 
 #[test]

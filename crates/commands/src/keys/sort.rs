@@ -418,8 +418,8 @@ fn run(txn: &mut Txn, mut call: Call) -> Result<Reply> {
         if call.looks_elsewhere() {
             call.claim_keys(txn, &mut source)?;
         }
-        if !call.sorts && call.store.is_some() && matches!(source, Source::Set(_)) {
-            // A list has an order, which must not depend on how a set lies.
+        if !call.sorts && (call.store.is_some() || txn.is_nested()) && matches!(source, Source::Set(_)) {
+            // Neither a list nor what a script does may depend on how a set lies, as in Redis.
             (call.sorts, call.alpha) = (true, true);
         }
         let range = call.range(source.count()?);

@@ -6,7 +6,6 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Act, Answer, Host};
-use crate::lookup::Entry;
 use crate::server::introspect::help;
 use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Script, Use};
 use haypile_resp::Reply;
@@ -92,14 +91,6 @@ pub fn keys_end(args: Args) -> Result<usize> {
         }
         Ok(count) => Ok(FIRST + count),
     }
-}
-
-/// Whether a call asks to wait, which a script cannot: XREAD and XREADGROUP with BLOCK.
-pub fn asks_to_wait(entry: &Entry, args: Args) -> bool {
-    let options = args.iter_from(1).take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
-    entry.command.waits()
-        && entry.command.group == Group::Stream
-        && options.into_iter().any(|word| word.eq_ignore_ascii_case(b"block"))
 }
 
 const SCRIPT: Command = Command {

@@ -4,7 +4,7 @@
 //! would mean the entry that has come.
 
 use crate::args::Args;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, as_text};
 use crate::stream::id::{self, IdText};
 use crate::stream::range::{entries, write_entry};
 use crate::table::{Access, Arity, Awaited, Begin, Body, Command, Find, Group, KeySpec, Keys, Mode, Tried, Use};
@@ -65,6 +65,7 @@ impl<'a> Reading<'a> {
         while i < args.len() {
             let more = args.len() - i - 1;
             if more > 0 && args.is(i, "block") {
+                check_may_wait(txn, args)?;
                 i += 1;
                 reading.block_ms = Some(timeout_ms(txn, args, i)?);
             } else if more > 0 && args.is(i, "count") {
@@ -248,6 +249,15 @@ impl Room {
 
 /// Keys that an event loop looks at in one command.
 const KEYS_AT_ONCE: usize = 1024;
+
+/// Refuses BLOCK in a script, which cannot wait.
+fn check_may_wait(txn: &Txn, args: Args) -> Result<()> {
+    if !txn.is_nested() {
+        return Ok(());
+    }
+    let why = b" command is not allowed with BLOCK option from scripts";
+    Err(Error::Quoting([b"ERR ", as_text(args.get(0)), why].concat()))
+}
 
 /// Argument `i` as a time to wait in milliseconds.
 fn timeout_ms(txn: &Txn, args: Args, i: usize) -> Result<u64> {

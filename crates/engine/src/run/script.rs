@@ -4,7 +4,7 @@
 //! in Redis. Each call of a script is a command (`script_server`), which needs its keys' locks like any other; a run
 //! that lacks one is dropped and begun again, with the same random numbers. Texts and interpreters are in `scripts`.
 
-use crate::clients::checks::STALE;
+use crate::clients::checks::{IN_GROUP, STALE};
 use crate::clients::session::State;
 use crate::clients::statistics::Called;
 use crate::run::check::MASTER_DOWN;
@@ -79,6 +79,7 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
     let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
     let own = State { protocol: Protocol::Resp2, ..state.clone() };
     let database = txn.database();
+    txn.set_nested(true);
     let running = engine.scripts.running.begin(mode, callee.kind(), args);
     let mut server = ScriptServer::new(
         engine,
@@ -95,6 +96,7 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
     );
     let outcome = local::with(&engine.scripts, |interpreter| interpreter.run(&run, &mut server));
     let (own, stop) = server.end();
+    txn.set_nested(false);
     txn.select(database);
     (state.acts, state.effects) = (own.acts, own.effects);
     state.changed |= own.changed;
@@ -206,6 +208,9 @@ fn permit(part: &Part<'_, '_, '_>, entry: &Entry, flags: Option<Flags>) -> Resul
     let Some(flags) = flags else {
         return if is_stale { Err(Error::text(MASTER_DOWN)) } else { Ok(only_reads) };
     };
+    if flags.no_cluster && part.engine.checks.bits() & IN_GROUP != 0 {
+        return Err(Error::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
     if is_stale && !flags.allow_stale {
         return Err(Error::text(
             "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \

@@ -12,7 +12,6 @@ use crate::run::scripts::running::Place;
 use haypile_acl::log::Context;
 use haypile_commands::error::refusal;
 use haypile_commands::rights::Requested;
-use haypile_commands::script::asks_to_wait;
 use haypile_commands::{Access, Args, Body, Entry, Error, Flag, call};
 use haypile_resp::{self as resp, Protocol, Reply};
 use haypile_script::{Halted, LogLevel, Server};
@@ -129,10 +128,6 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         self.check_rights(entry, args)?;
         if self.only_reads && (flags.has(Flag::Write) || flags.has(Flag::MayReplicate)) {
             return Err(Error::text("ERR Write commands are not allowed from read-only scripts."));
-        }
-        if asks_to_wait(entry, args) {
-            let name = String::from_utf8_lossy(args.get(0));
-            return Err(Error::text(format!("ERR {name} command is not allowed with BLOCK option from scripts")));
         }
         if flags.has(Flag::Write) && self.writes.is_multiple_of(CALLS_PER_LOOK) {
             self.look_at_pressure(flags.has(Flag::Denyoom))?;

@@ -193,6 +193,8 @@ pub struct Txn<'s> {
     ready: Vec<Ready>,
     /// Whether the caller holds the exclusive lock, so that no other command runs.
     is_exclusive: bool,
+    /// Whether another call makes those that run.
+    is_nested: bool,
     /// The locks of keys that are not among the arguments.
     locks: Option<&'s dyn KeyLocks>,
     /// Keys whose locks the transaction lacked.
@@ -282,6 +284,7 @@ impl<'s> Txn<'s> {
             notes_ready: false,
             ready: Vec::new(),
             is_exclusive: false,
+            is_nested: false,
             locks: None,
             lacking: Vec::new(),
             random: call.seed,
@@ -303,6 +306,16 @@ impl<'s> Txn<'s> {
     /// Tells the transaction that its caller holds the exclusive lock: no other command runs.
     pub fn set_exclusive(&mut self) {
         self.is_exclusive = true;
+    }
+
+    /// Tells the transaction whether another call makes those that follow.
+    pub fn set_nested(&mut self, is_nested: bool) {
+        self.is_nested = is_nested;
+    }
+
+    /// Returns whether another call makes those that run: some answer differently there.
+    pub fn is_nested(&self) -> bool {
+        self.is_nested
     }
 
     /// Returns whether this is a dry run, without key locks and without a commit: the rows that it reads may change

@@ -1,0 +1,157 @@
+//! Commands as scripts call them: what is not theirs, what does not wait, and what answers in an order of its own. How
+//! scripts run and end is tested over sockets, with the server.
+#![cfg(not(feature = "shuttle"))]
+
+mod server;
+
+use server::{Server, check};
+
+/// Has a script call a command and return what it gets.
+fn called(server: &mut Server, command: &str) -> String {
+    let words: Vec<String> = command.split(' ').map(|word| format!("'{word}'")).collect();
+    let script = format!("return redis.pcall({})", words.join(","));
+    server.send_words(0, &[b"EVAL", script.as_bytes(), b"0"]);
+    server.reply(0)
+}
+
+#[test]
+fn commands_of_a_session_are_not_those_of_a_script() {
+    let mut server = Server::new();
+    for command in [
+        "SUBSCRIBE a",
+        "UNSUBSCRIBE",
+        "PSUBSCRIBE a*",
+        "SSUBSCRIBE a",
+        "MULTI",
+        "EXEC",
+        "DISCARD",
+        "WATCH k",
+        "UNWATCH",
+        "EVAL return 0",
+        "EVAL_RO return 0",
+        "EVALSHA x 0",
+        "FCALL f 0",
+        "SCRIPT EXISTS x",
+        "FUNCTION LIST",
+        "HELLO 3",
+        "AUTH x",
+        "RESET",
+        "QUIT",
+        "CLIENT ID",
+        "CLIENT KILL x",
+        "CLIENT REPLY OFF",
+        "CLIENT TRACKING ON",
+        "MONITOR",
+        "ACL WHOAMI",
+        "CONFIG GET port",
+        "DEBUG SLEEP 0",
+        "SAVE",
+        "SHUTDOWN",
+        "REPLICAOF no one",
+        "ROLE",
+    ] {
+        let reply = called(&mut server, command);
+        assert_eq!(reply, "-ERR This Redis command is not allowed from script", "{command}");
+    }
+    assert_eq!(server.ask(0, "CLIENT GETNAME"), "$-1", "its session goes on as it was");
+}
+
+#[test]
+fn a_script_cannot_migrate() {
+    let mut server = Server::new();
+    server.ask(0, "SET k v");
+    let reply = called(&mut server, "MIGRATE 127.0.0.1 1 k 0 1000");
+    assert_eq!(reply, "-ERR This Redis command is not allowed from script");
+    assert_eq!(server.ask(0, "GET k"), "$1 v");
+}
+
+#[test]
+fn commands_that_wait_answer_a_script_at_once() {
+    let mut server = Server::new();
+    server.ask(0, "XGROUP CREATE s block 0 MKSTREAM");
+    for (command, reply) in [
+        ("BLPOP k 0", "$-1"),
+        ("BRPOP k 0", "$-1"),
+        ("BLMOVE k d LEFT RIGHT 0", "$-1"),
+        ("BRPOPLPUSH k d 0", "$-1"),
+        ("BLMPOP 0 1 k LEFT", "$-1"),
+        ("BZPOPMIN k 0", "$-1"),
+        ("BZPOPMAX k 0", "$-1"),
+        ("BZMPOP 0 1 k MIN", "$-1"),
+        ("WAIT 1 0", ":0"),
+        ("WAIT 0 0", ":0"),
+        ("XREAD STREAMS s $", "$-1"),
+        ("XREAD BLOCK 0 STREAMS s $", "-ERR XREAD command is not allowed with BLOCK option from scripts"),
+        ("xread block 0 streams s $", "-ERR xread command is not allowed with BLOCK option from scripts"),
+        (
+            "XREADGROUP GROUP block c BLOCK 5 STREAMS s >",
+            "-ERR XREADGROUP command is not allowed with BLOCK option from scripts",
+        ),
+        ("XREADGROUP GROUP block block STREAMS s >", "$-1"),
+        ("XREADGROUP GROUP block c NOACK STREAMS s >", "$-1"),
+        ("XREAD COUNT block STREAMS s $", "-ERR value is not an integer or out of range"),
+    ] {
+        assert_eq!(called(&mut server, command), reply, "{command}");
+    }
+    server.ask(0, "RPUSH k v");
+    assert_eq!(called(&mut server, "BLPOP k 0"), "*2 $1 k $1 v", "what is there is taken");
+    server.send(1, "XREAD BLOCK 0 STREAMS s $");
+    assert!(server.waits(1), "whoever is no script waits");
+    assert_eq!(server.ask(0, "XADD s 1-1 f v"), "$3 1-1");
+    assert_eq!(server.reply(1), "*1 *2 $1 s *1 *2 $3 1-1 *2 $1 f $1 v");
+}
+
+#[test]
+fn a_set_that_is_not_sorted_has_the_order_of_its_members_in_a_script() {
+    let members = "c a b d e z y x w v u t 10 9";
+    let sorted = "*14 $2 10 $1 9 $1 a $1 b $1 c $1 d $1 e $1 t $1 u $1 v $1 w $1 x $1 y $1 z";
+    let mut server = Server::new();
+    server.ask(0, &format!("SADD s {members}"));
+    server.ask(0, &format!("RPUSH l {members}"));
+    assert_eq!(called(&mut server, "SORT s BY nosort"), sorted);
+    assert_eq!(called(&mut server, "SORT_RO s BY nosort"), sorted);
+    assert_eq!(called(&mut server, "SORT s BY nosort DESC LIMIT 0 2"), "*2 $1 z $1 y");
+    assert_eq!(called(&mut server, "SORT s BY nosort LIMIT 2 3 GET #"), "*3 $1 a $1 b $1 c");
+    assert_eq!(called(&mut server, "SORT l BY nosort LIMIT 0 3"), "*3 $1 c $1 a $1 b", "a list has its own");
+    server.ask(0, "MULTI");
+    server.send_words(0, &[b"EVAL", b"return redis.call('SORT', 's', 'BY', 'nosort')", b"0"]);
+    assert_eq!(server.reply(0), "+QUEUED");
+    server.ask(0, "SORT s BY nosort");
+    let replies = server.ask(0, "EXEC");
+    let behind = replies.strip_prefix(&format!("*2 {sorted} ")).expect("the script is the first");
+    assert_eq!(behind, server.ask(0, "SORT s BY nosort"), "what comes behind the script is none of it");
+    assert_ne!(behind, sorted, "these members lie in another order");
+}
+
+#[test]
+fn a_block_that_turns_replies_off_gets_none_as_a_whole() {
+    check(
+        "its EXEC is the command that asks for it",
+        "
+        0: MULTI => +OK
+        0: PING => +QUEUED
+        0: CLIENT REPLY OFF => +QUEUED
+        0: PING => +QUEUED
+        0: EXEC =>
+        0: PING =>
+        0: CLIENT REPLY ON => +OK
+        0: MULTI => +OK
+        0: CLIENT REPLY SKIP => +QUEUED
+        0: PING => +QUEUED
+        0: EXEC =>
+        0: PING =>
+        0: PING => +PONG
+        ",
+    );
+}
+
+#[test]
+fn a_block_is_shown_to_itself_as_its_client_was_before_it() {
+    let mut server = Server::new();
+    for command in ["MULTI", "SELECT 3", "CLIENT INFO"] {
+        server.ask(0, command);
+    }
+    let reply = server.ask(0, "EXEC");
+    assert!(reply.contains(" flags=x ") && reply.contains(" db=0 "), "{reply}");
+    assert!(server.ask(0, "CLIENT INFO").contains(" db=3 "));
+}
