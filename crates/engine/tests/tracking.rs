@@ -14,6 +14,11 @@ fn invalidated(key: &str) -> String {
 /// The message that all keys have changed.
 const ALL: &str = ">2 $10 invalidate _";
 
+/// Returns what CLIENT TRACKINGINFO says of a client in RESP3 that hears itself.
+fn tracking_info(flags: &str) -> String {
+    format!("%3 $5 flags {flags} $8 redirect :0 $8 prefixes *0")
+}
+
 /// A server with a client in RESP3 that tracks, and a key.
 fn tracking(options: &str) -> Server {
     let mut server = Server::new();
@@ -227,6 +232,91 @@ fn clients_say_which_commands_they_keep() {
         0: FLUSHALL => +OK
         1: PING => >2 $10 invalidate _ +PONG
         ",
+    );
+}
+
+#[test]
+fn what_a_client_says_of_its_next_command_holds_to_the_end_of_a_block() {
+    let heard = ["a", "b", "c", "k"].map(invalidated);
+    let [a, b, c, k] = &heard;
+    let (set, unset) = (tracking_info("~3 $2 on $5 optin $11 caching-yes"), tracking_info("~2 $2 on $5 optin"));
+    let mut server = tracking(" OPTIN");
+    check_on(
+        &mut server,
+        "whether it was said before the block or in it",
+        &format!(
+            "
+            1: MULTI => +OK
+            1: GET b => +QUEUED
+            1: CLIENT CACHING YES => +QUEUED
+            1: GET a => +QUEUED
+            1: GET c => +QUEUED
+            1: CLIENT TRACKINGINFO => +QUEUED
+            1: EXEC => *5 _ +OK _ _ {set}
+            1: CLIENT TRACKINGINFO => {unset}
+            1: GET k => $1 v
+            0: MSET a 3 b 3 c 3 k 3 => +OK
+            1: PING => {a} {c} +PONG
+            1: CLIENT CACHING YES => +OK
+            1: MULTI => +OK
+            1: WATCH k => -ERR WATCH inside MULTI is not allowed
+            1: CLIENT TRACKINGINFO => +QUEUED
+            1: GET k => +QUEUED
+            1: EXEC => *2 {set} $1 3
+            0: SET k 4 => +OK
+            1: PING => {k} +PONG
+            1: CLIENT CACHING YES => +OK
+            1: MULTI => +OK
+            1: MULTI => -ERR MULTI calls can not be nested
+            1: DISCARD => +OK
+            1: CLIENT TRACKINGINFO => {unset}
+            "
+        ),
+    );
+    let mut server = tracking(" OPTOUT");
+    check_on(
+        &mut server,
+        "what is not to be kept",
+        &format!(
+            "
+            1: MULTI => +OK
+            1: GET b => +QUEUED
+            1: CLIENT CACHING NO => +QUEUED
+            1: GET a => +QUEUED
+            1: EXEC => *3 _ +OK _
+            0: MSET a 3 b 3 => +OK
+            1: PING => {b} +PONG
+            "
+        ),
+    );
+}
+
+#[test]
+fn what_a_client_says_of_its_next_command_outlives_a_subcommand_of_client_that_fails() {
+    let (set, unset) = (tracking_info("~3 $2 on $5 optin $11 caching-yes"), tracking_info("~2 $2 on $5 optin"));
+    let mut server = tracking(" OPTIN");
+    for (command, reply, expected) in [
+        ("CLIENT CACHING", "-ERR wrong number of arguments for 'client|caching' command", &set),
+        ("CLIENT CACHING MAYBE", "-ERR syntax error", &set),
+        ("CLIENT", "-ERR wrong number of arguments for 'client' command", &unset),
+        ("CLIENT NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.", &unset),
+        ("MULTI x", "-ERR wrong number of arguments for 'multi' command", &unset),
+    ] {
+        assert_eq!(server.ask(1, "CLIENT CACHING YES"), "+OK");
+        assert_eq!(server.ask(1, command), reply);
+        assert_eq!(server.ask(1, "CLIENT TRACKINGINFO"), *expected, "{command}");
+    }
+    check_on(
+        &mut server,
+        "an EXEC that is none ends the block",
+        &format!(
+            "
+            1: CLIENT CACHING YES => +OK
+            1: MULTI => +OK
+            1: EXEC x => -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command
+            1: CLIENT TRACKINGINFO => {unset}
+            "
+        ),
     );
 }
 

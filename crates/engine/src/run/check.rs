@@ -103,8 +103,13 @@ impl WorkerState {
         let checked = self.look_at_request(engine, session, call, out);
         let entry = call.entry.as_ref().ok().copied();
         let is_refused = matches!(checked, Checked::Answered(_)) || entry.is_none();
-        if is_refused && session.checks & TRACKS != 0 && session.multi.is_none() {
-            engine.end_caching(&mut session.state, entry);
+        if is_refused && session.checks & TRACKS != 0 {
+            // A request with a wrong number of arguments names its command all the same.
+            let named = entry.or_else(|| engine.table.lookup(call.args.into()));
+            let is_exec = named.is_some_and(|entry| matches!(entry.command.body, Body::Engine(Control::Exec)));
+            if is_exec || session.multi.is_none() {
+                engine.end_caching(&mut session.state, named);
+            }
         }
         checked
     }
@@ -183,7 +188,7 @@ impl WorkerState {
             self.show_monitors(engine, session, entry, call.args);
         }
         if session.checks & TRACKS != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
-            engine.begin_tracked(&mut session.state, entry);
+            engine.begin_tracked(&mut session.state, entry, session.multi.is_some());
             engine.note_read(&session.state, entry, call.args.into());
         }
         session.rest_on(self.store_version);

@@ -8,7 +8,7 @@ use crate::clients::tracking::{Caching, Stale, Tracker};
 use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use haypile_commands::host::TrackingMode;
-use haypile_commands::{Args, Body, Entry, Flag};
+use haypile_commands::{Args, Body, Control, Entry, Flag};
 use haypile_resp::write;
 use haypile_store::Txn;
 use std::sync::Arc;
@@ -16,22 +16,27 @@ use std::sync::atomic::Ordering;
 
 impl Engine {
     /// A command of a client whose reads are noted is about to run: what CLIENT CACHING has said is about this one, or
-    /// about one behind it.
-    pub(crate) fn begin_tracked(&self, state: &mut State, entry: &Entry) {
-        let of_container = entry.parent.map_or(entry, |parent| self.table.entry(parent));
+    /// about one behind it. In a block it is about the EXEC, and nothing in between changes that.
+    pub(crate) fn begin_tracked(&self, state: &mut State, entry: &Entry, is_in_block: bool) {
+        let ends_block = matches!(entry.command.body, Body::Engine(Control::Exec | Control::Discard));
         state.caching = match state.caching {
-            Caching::Next if of_container.command.keeps_caching => Caching::Next,
+            Caching::Next if self.keeps_caching(entry) || is_in_block && !ends_block => Caching::Next,
             Caching::Next => Caching::Now,
             Caching::Now | Caching::No => Caching::No,
         };
     }
 
-    /// Ends what CLIENT CACHING asked for, behind a request that is refused; a CLIENT command leaves it, as in Redis.
+    /// Ends what CLIENT CACHING asked for, behind a request that is refused. As in Redis, a subcommand of CLIENT leaves
+    /// it, however many arguments there are, and a MULTI that begins no block does not.
     pub(crate) fn end_caching(&self, state: &mut State, refused: Option<&Entry>) {
-        let of_container = refused.map(|entry| entry.parent.map_or(entry, |parent| self.table.entry(parent)));
-        if !of_container.is_some_and(|entry| entry.command.keeps_caching) {
+        if !refused.is_some_and(|entry| entry.parent.is_some() && self.keeps_caching(entry)) {
             state.caching = Caching::No;
         }
+    }
+
+    /// Whether what CLIENT CACHING has said is about a command behind this one.
+    fn keeps_caching(&self, entry: &Entry) -> bool {
+        entry.parent.map_or(entry, |parent| self.table.entry(parent)).command.keeps_caching
     }
 
     /// Has others find a session's tracker from now on; with None they find none.

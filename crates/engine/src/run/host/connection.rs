@@ -82,6 +82,8 @@ impl SessionHost<'_, '_> {
             SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
             SessionChange::Replies(replies) => state.replies = replies,
             SessionChange::Track(options) => self.track(options),
+            // In a block it is about the commands behind it.
+            SessionChange::CacheNext if self.txn.is_some() => state.caching = Caching::Now,
             SessionChange::CacheNext => state.caching = Caching::Next,
             SessionChange::Login(user) => {
                 let seat = self.engine.accounts.seat(&user, state.seat.as_ref());

@@ -12,7 +12,7 @@ impl Tracking for SessionHost<'_, '_> {
     }
 
     fn caches_next(&self) -> bool {
-        self.state.caching == Caching::Next
+        self.state.caching != Caching::No
     }
 
     fn redirect_is_broken(&self) -> bool {
