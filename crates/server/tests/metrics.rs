@@ -78,6 +78,41 @@ fn metrics_tell_what_info_tells() {
 }
 
 #[test]
+fn limits_of_users_are_shown_with_what_is_taken_of_them() {
+    let dir = TempDir::new();
+    let (server, port) = server(&dir);
+    let (mut admin, mut client) = (server.client(), server.client());
+    let rules = "on nopass ~* +@all rate=1000 bandwidth=10mb memory=64mb connections=7";
+    assert_eq!(admin.ask(&format!("ACL SETUSER bob {rules}")), "+OK\r\n");
+    assert_eq!(admin.ask("ACL SETUSER free on nopass ~* +@all"), "+OK\r\n");
+    let shown = "$6\r\nlimits\r\n$58\r\nrate=1000 bandwidth=10485760 memory=67108864 connections=7\r\n";
+    let of_bob = admin.ask("ACL GETUSER bob");
+    assert!(of_bob.ends_with(shown), "{of_bob}");
+    assert!(!admin.ask("ACL GETUSER free").contains("limits"), "a user without any has no such field");
+    assert_eq!(client.ask("AUTH bob x"), "+OK\r\n");
+    (0..3).for_each(|_| assert_eq!(client.ask("SET k v"), "+OK\r\n"));
+    let page = metrics(port);
+    for (limit, expected) in [("rate", "1000"), ("bandwidth", "10485760"), ("memory", "67108864"), ("connections", "7")]
+    {
+        let sample = format!("haypile_user_limit{{user=\"bob\",limit=\"{limit}\"}}");
+        assert_eq!(value(&page, &sample), expected);
+    }
+    assert_eq!(value(&page, "haypile_user_connections{user=\"bob\"}"), "1");
+    let calls: u64 = value(&page, "haypile_user_calls_total{user=\"bob\"}").parse().expect("a number");
+    assert!(calls >= 3, "{calls}");
+    assert!(!page.contains("user=\"free\""), "nothing is counted for a user without limits");
+    // Changed limits show at once, and go with the last of them.
+    assert_eq!(admin.ask("ACL SETUSER bob rate=5 bandwidth=0 memory=0 connections=0"), "+OK\r\n");
+    assert!(admin.ask("ACL GETUSER bob").ends_with("$6\r\nlimits\r\n$6\r\nrate=5\r\n"));
+    let page = metrics(port);
+    assert_eq!(value(&page, "haypile_user_limit{user=\"bob\",limit=\"rate\"}"), "5");
+    assert!(!page.contains("limit=\"memory\""));
+    assert_eq!(admin.ask("ACL SETUSER bob rate=0"), "+OK\r\n");
+    assert!(!admin.ask("ACL GETUSER bob").contains("limits") && !metrics(port).contains("user=\"bob\""));
+    server.stop();
+}
+
+#[test]
 fn a_strict_parser_reads_them() {
     let dir = TempDir::new();
     let (server, port) = server(&dir);

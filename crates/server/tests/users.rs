@@ -4,7 +4,7 @@
 mod process;
 
 use process::following::{field, replica_of};
-use process::{Server, TempDir, free_port};
+use process::{Client, Server, TempDir, free_port};
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -90,6 +90,61 @@ fn a_file_of_users_is_read_at_the_start_and_by_acl_load() {
     fs::remove_file(&file).expect("it is there");
     let gone = server.client().ask("ACL LOAD");
     assert!(gone.starts_with("-ERR Error loading ACLs, opening file '") && gone.contains("No such file"), "{gone}");
+    server.stop();
+}
+
+#[test]
+fn channels_of_new_users_are_those_of_the_directive_of_the_moment() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (mut admin, mut client) = (server.client(), server.client());
+    let channels = |admin: &mut Client<TcpStream>, user: &str| {
+        let user = admin.ask(&format!("ACL GETUSER {user}"));
+        let lines: Vec<&str> = user.lines().collect();
+        let at = lines.iter().position(|line| *line == "channels").expect("it is shown");
+        lines[at + 2].to_owned()
+    };
+    for (given, expected) in [(None, ""), (Some("allchannels"), "&*"), (Some("resetchannels"), "")] {
+        if let Some(given) = given {
+            assert_eq!(admin.ask(&format!("CONFIG SET acl-pubsub-default {given}")), "+OK\r\n");
+        }
+        let name = format!("of-{}", given.unwrap_or("default"));
+        assert_eq!(admin.ask(&format!("ACL SETUSER {name} on nopass +@all ~*")), "+OK\r\n");
+        assert_eq!(channels(&mut admin, &name), expected, "{name}");
+        assert_eq!(client.ask(&format!("AUTH {name} x")), "+OK\r\n");
+        let published = client.ask("PUBLISH news hello");
+        let is_refused = published == "-NOPERM No permissions to access a channel\r\n";
+        assert_eq!(is_refused, expected.is_empty(), "{name}: {published}");
+    }
+    assert_eq!(channels(&mut admin, "of-allchannels"), "&*", "who was there stays as it was");
+    server.stop();
+}
+
+#[test]
+fn the_log_of_denials_keeps_as_many_as_the_directive_of_the_moment_says() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (mut admin, mut client) = (server.client(), server.client());
+    assert_eq!(admin.ask("ACL SETUSER bob on nopass +@all ~none"), "+OK\r\n");
+    assert_eq!(client.ask("AUTH bob x"), "+OK\r\n");
+    let mut deny = |from: usize, to: usize| {
+        (from..to).for_each(|n| assert!(client.ask(&format!("GET denied:{n}")).starts_with("-NOPERM")));
+    };
+    let objects = |admin: &mut Client<TcpStream>| {
+        let log = admin.ask("ACL LOG 1000");
+        log.lines().filter_map(|line| line.strip_prefix("denied:").map(str::to_owned)).collect::<Vec<_>>()
+    };
+    deny(0, 20);
+    assert_eq!(objects(&mut admin).len(), 20);
+    assert_eq!(admin.ask("CONFIG SET acllog-max-len 5"), "+OK\r\n");
+    deny(20, 21);
+    assert_eq!(objects(&mut admin), ["20", "19", "18", "17", "16"], "the newest stay");
+    assert_eq!(admin.ask("CONFIG SET acllog-max-len 8"), "+OK\r\n");
+    deny(21, 30);
+    assert_eq!(objects(&mut admin), ["29", "28", "27", "26", "25", "24", "23", "22"]);
+    assert_eq!(admin.ask("CONFIG SET acllog-max-len 0"), "+OK\r\n");
+    deny(30, 31);
+    assert!(objects(&mut admin).is_empty());
     server.stop();
 }
 
