@@ -39,6 +39,8 @@ pub struct Replication {
     pub on_late_replicas: OnLateReplicas,
     /// Bytes of the log for a replica that is behind; 0 = as far as the disk allows.
     pub log_bytes: u64,
+    /// The share of the disk that the log for such a replica takes, in per cent; 0 = no bound.
+    pub log_disk_share: u32,
     /// The time between pings to a Redis that follows.
     pub ping_s: u32,
     /// How long the log is kept for a Redis that has followed; 0 = for ever.
@@ -68,6 +70,7 @@ impl Replication {
             ack_timeout_ms: fields.int("replicas-to-ack-timeout"),
             on_late_replicas: fields.choice("replicas-to-ack-on-timeout", ON_LATE_REPLICAS),
             log_bytes: fields.bytes("replica-log-size"),
+            log_disk_share: fields.int("replica-log-disk-share"),
             ping_s: fields.int("repl-ping-replica-period"),
             backlog_ttl_s: fields.int("repl-backlog-ttl"),
             change_stream: fields.choice("change-stream", CHANGE_STREAMS),

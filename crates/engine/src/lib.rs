@@ -43,6 +43,7 @@ pub use run::replication::facts::{
     Downstream, DownstreamState, FailoverStep, Link, Master, Replication, Replicator, Upstream,
 };
 pub use run::replication::locks::FollowerLocks;
+pub use run::replication::marks::Marks;
 pub use run::replication::messages::{Listener, Told};
 pub use run::replication::repeat::{Repeater, Repetition, Stopped};
 pub use run::replication::shown::ShownServer;

@@ -19,6 +19,9 @@ pub const OTHER_BODY_BYTES_MAX: usize = 64 << 20;
 /// The most bytes of a record's body: what the log takes.
 const RECORD_BODY_BYTES_MAX: usize = u32::MAX as usize;
 
+/// The most bytes of a body from a replica: what it sends its master is numbers, and texts for people.
+pub const REPLICA_BODY_BYTES_MAX: usize = 64 << 10;
+
 /// One frame, borrowed from the buffer that it was read into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
@@ -263,11 +266,19 @@ fn head_crc(head: &[u8]) -> u32 {
     crc32fast::hash(&head[4..])
 }
 
-/// Looks for a frame at the beginning of `bytes`.
+/// Looks for a frame at the beginning of `bytes`, whichever side has sent it.
 ///
 /// # Errors
 /// The bytes do not begin with a frame.
 pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
+    decode_within(bytes, usize::MAX)
+}
+
+/// Looks for a frame with a body of at most `body_most` bytes at the beginning of `bytes`.
+///
+/// # Errors
+/// The bytes do not begin with such a frame.
+pub fn decode_within(bytes: &[u8], body_most: usize) -> Result<Decoded<'_>, FrameError> {
     let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
         return Ok(Decoded::Incomplete(HEAD_BYTES - bytes.len()));
     };
@@ -284,7 +295,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
     if head_crc(&bytes[..fields_end]) != crc {
         return Err(FrameError::Head);
     }
-    if body_bytes > body_bytes_max(kind) {
+    if body_bytes > body_bytes_max(kind).min(body_most) {
         return Err(if is_known(kind) { FrameError::Length(kind) } else { FrameError::Kind(kind) });
     }
     let end = fields_end + body_bytes;
@@ -484,6 +495,15 @@ mod tests {
         ] {
             assert_eq!(decode(&made(kind, fields, body)), Err(error), "kind {kind}, {} bytes of fields", fields.len());
         }
+        let mut record = made(kind::RECORD, &[1; 16], &vec![0; REPLICA_BODY_BYTES_MAX + 1]);
+        record.truncate(100);
+        assert!(matches!(decode(&record), Ok(Decoded::Incomplete(_))), "a master's record may be long");
+        let of_replica = decode_within(&record, REPLICA_BODY_BYTES_MAX);
+        assert_eq!(of_replica, Err(FrameError::Length(kind::RECORD)), "nobody waits for so much of a replica");
+        let why = "x".repeat(REPLICA_BODY_BYTES_MAX);
+        let refused = encoded(&Frame::Refused(&why));
+        let decoded = decode_within(&refused, REPLICA_BODY_BYTES_MAX);
+        assert_eq!(decoded, Ok(Decoded::Frame(Frame::Refused(&why), refused.len())));
         let mut long = made(kind::PIECE, &[0; 16], &vec![0; OTHER_BODY_BYTES_MAX + 1]);
         long.truncate(100);
         assert_eq!(decode(&long), Err(FrameError::Length(kind::PIECE)), "nobody waits for so much");

@@ -19,5 +19,5 @@ pub mod testing;
 pub use frame::{Decoded, Frame, FrameError};
 pub use manifest::{FileEntry, Manifest, ManifestError, Token};
 pub use request::{Hello, PROTOCOL_VERSION, Request};
-pub use resync::{FullReason, Position, Resync};
+pub use resync::{FullReason, Position, Resync, common_through};
 pub use stream::{Sink, Stream};

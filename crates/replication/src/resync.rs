@@ -91,6 +91,20 @@ pub fn decide(chain: &Histories, first: Index, last: Index, replica: Position) -
     Resync::Partial
 }
 
+/// Returns the last record that a log which is given up has in common with the one that takes its place: what lies
+/// behind is nowhere else. None where the two have no history in common.
+///
+/// Records of one history are the same in both logs, also where one of them has loaded other data since.
+pub fn common_through((own, own_last): (&Histories, Index), (other, other_last): (&Histories, Index)) -> Option<Index> {
+    let end = |chain: &Histories, at: usize, last: Index| {
+        chain.starts().get(at + 1).map_or(last, |next| next.after().min(last))
+    };
+    own.starts().iter().enumerate().rev().find_map(|(at, start)| {
+        let there = other.starts().iter().rposition(|other| other.history == start.history)?;
+        Some(end(own, at, own_last).min(end(other, there, other_last)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,8 +116,41 @@ mod tests {
 
     /// One; two, behind record 5; three, behind 8.
     fn chain() -> Histories {
-        let origins = [Origin::Nothing, Origin::Fork(name(1), Index(5)), Origin::Fork(name(2), Index(8))];
-        (1..).zip(origins).map(|(number, origin)| HistoryStart { history: name(number), origin }).collect()
+        chain_of(&[(1, Origin::Nothing), (2, Origin::Fork(name(1), Index(5))), (3, Origin::Fork(name(2), Index(8)))])
+    }
+
+    fn chain_of(starts: &[(u8, Origin)]) -> Histories {
+        starts.iter().map(|(number, origin)| HistoryStart { history: name(*number), origin: *origin }).collect()
+    }
+
+    #[test]
+    fn what_a_log_has_for_itself_begins_behind_the_last_common_history() {
+        let fork = |parent, after| Origin::Fork(name(parent), Index(after));
+        let check = |rule: &str, own: &[(u8, Origin)], own_last, other_last, expected: Option<u64>| {
+            let common = common_through((&chain_of(own), Index(own_last)), (&chain(), Index(other_last)));
+            assert_eq!(common, expected.map(Index), "{rule}");
+        };
+        let nothing = (1, Origin::Nothing);
+        check("the same log", &[nothing, (2, fork(1, 5)), (3, fork(2, 8))], 10, 10, Some(10));
+        check("a log that is behind", &[nothing], 4, 10, Some(4));
+        check("a log that went on in its own history", &[nothing], 9, 10, Some(5));
+        check("one that was killed then, and began another history", &[nothing, (7, fork(1, 9))], 12, 10, Some(5));
+        check("and once more", &[nothing, (7, fork(1, 9)), (8, fork(7, 9))], 9, 10, Some(5));
+        check("one that was killed with nothing for itself", &[nothing, (7, fork(1, 5))], 5, 10, Some(5));
+        check("one that was killed before the other one went on", &[nothing, (7, fork(1, 3))], 6, 10, Some(3));
+        check("a fork before the first record", &[nothing, (7, fork(1, 0))], 6, 10, Some(0));
+        check("the other one has lost its end", &[nothing, (2, fork(1, 5)), (3, fork(2, 8))], 12, 10, Some(10));
+        check("other data were loaded here", &[nothing, (7, Origin::Loaded(Index(4)))], 6, 10, Some(4));
+        check("other data from the beginning", &[(9, Origin::Nothing), (7, fork(9, 2))], 6, 10, None);
+        check("no data at all", &[], 0, 10, None);
+    }
+
+    #[test]
+    fn what_was_replaced_by_a_load_is_the_other_logs_past() {
+        let loaded = chain_of(&[(1, Origin::Nothing), (2, Origin::Loaded(Index(6)))]);
+        let own = chain_of(&[(1, Origin::Nothing)]);
+        assert_eq!(common_through((&own, Index(6)), (&loaded, Index(9))), Some(Index(6)));
+        assert_eq!(common_through((&own, Index(8)), (&loaded, Index(9))), Some(Index(6)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use crate::datadir;
 use haypile_log::{Cut, ReadOnlyFiles};
 use haypile_store::check::{
-    Above, Broken, Facts, Finding, Findings, Garbage, Kind, LogEnd, Merged, Meter, Progress, note,
+    Above, Broken, Facts, Finding, Findings, Garbage, Kind, Looked, Merged, Meter, Progress, note,
 };
 use haypile_store_rocks::{Image, OpenError};
 use haypile_types::check::{Seen, check};
@@ -75,11 +75,11 @@ pub fn run(dir: &Path, out: &mut impl Write) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Looks at data that no process has open as a start would, and changes nothing; returns their last record.
+/// Looks at data that no process has open as a start would, and changes nothing.
 ///
 /// # Errors
 /// A text for people: a start would refuse them.
-pub fn look(dir: &Path) -> Result<LogEnd, String> {
+pub fn look(dir: &Path) -> Result<Looked, String> {
     let _inspected = datadir::inspect(dir)?;
     let base = Image::open(&datadir::base_dir(dir)).map_err(|error| error.to_string())?;
     let mut source = read_only(dir);

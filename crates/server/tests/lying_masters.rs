@@ -12,6 +12,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
 /// The way in which a relay passes a master's frame on.
 type Lie = fn(&Frame<'_>, &mut Vec<u8>);
@@ -20,6 +21,8 @@ type Lie = fn(&Frame<'_>, &mut Vec<u8>);
 struct Relay {
     port: u16,
     lie: Arc<Mutex<Lie>>,
+    /// When replicas have connected.
+    connected: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Relay {
@@ -28,15 +31,22 @@ impl Relay {
         let port = listener.local_addr().expect("it is bound").port();
         let honest: Lie = |frame, out| frame.encode(out);
         let lie = Arc::new(Mutex::new(honest));
-        let of_relay = lie.clone();
+        let connected = Arc::new(Mutex::new(Vec::new()));
+        let (of_relay, noted) = (lie.clone(), connected.clone());
         // The thread ends with the process.
         thread::spawn(move || {
             for replica in listener.incoming().flatten() {
                 let Ok(master) = TcpStream::connect(("127.0.0.1", master)) else { return };
+                noted.lock().expect("no panic").push(Instant::now());
                 relay(replica, master, of_relay.clone());
             }
         });
-        Relay { port, lie }
+        Relay { port, lie, connected }
+    }
+
+    /// Returns when replicas have connected since the last call.
+    fn take_connected(&self) -> Vec<Instant> {
+        std::mem::take(&mut *self.connected.lock().expect("no panic"))
     }
 
     fn lies(&self, lie: Lie) {
@@ -171,6 +181,43 @@ fn a_master_whose_clock_is_hours_ahead_is_followed_and_the_difference_told() {
     let skew = |client: &mut _| field(client, "master_clock_skew_seconds").parse::<f64>().expect("a number");
     wait_until("the difference is told", || (-18_002.0..-17_998.0).contains(&skew(&mut of_replica)));
     assert_eq!(of_replica.ask("EXISTS lives more"), ":2\r\n");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_master_whose_records_are_always_damaged_is_asked_less_and_less_often() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let mut client = master.client();
+    let relay = Relay::before(master.port);
+    let replica = Server::start(other.path(), &DEBUG);
+    let mut of_replica = replica.client();
+    assert_eq!(of_replica.ask(&format!("REPLICAOF 127.0.0.1 {}", relay.port)), "+OK\r\n");
+    wait_for_link(&replica);
+    assert_eq!(client.ask("SET sound v"), "+OK\r\n");
+    is_equal(&master, &replica);
+    relay.lies(|frame, out| {
+        frame.encode(out);
+        if matches!(frame, Frame::Record(_)) {
+            *out.last_mut().expect("a frame has bytes") ^= 1;
+        }
+    });
+    relay.take_connected();
+    // The master says that it goes on, each time.
+    assert_eq!(client.ask("SET damaged v"), "+OK\r\n");
+    let mut times = Vec::new();
+    wait_until("the replica has come back six times", || {
+        times.extend(relay.take_connected());
+        times.len() >= 6
+    });
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps[4] >= 3 * gaps[0], "the pauses grow: {gaps:?}");
+    wait_until("why is told", || field(&mut of_replica, "master_link_error").contains("checksum"));
+    assert_eq!(of_replica.ask("EXISTS sound damaged"), ":1\r\n");
+    relay.lies(|frame, out| frame.encode(out));
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
     replica.stop();
     master.stop();
 }

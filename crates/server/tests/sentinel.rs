@@ -4,7 +4,7 @@
 mod process;
 
 use haypile_harness::repl::network::{Flow, Relay};
-use process::following::{DEBUG, field, is_equal, wait_for_link};
+use process::following::{DEBUG, field, is_equal, print_log, wait_for_link};
 use process::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,7 @@ impl Member {
     fn start(dir: &Path, master: Option<u16>) -> Member {
         let relay = Relay::start().expect("a port is free");
         let server = Member::serve(dir, &relay, master);
+        relay.lead_to(server.port);
         Member { server, relay }
     }
 
@@ -44,18 +45,18 @@ impl Member {
         let (announced, master) = (relay.port().to_string(), master.map(|master| master.to_string()));
         let mut more = [&DEBUG[..], &["--replica-announce-port", &announced]].concat();
         more.extend(master.iter().flat_map(|master| ["--replicaof", "127.0.0.1", master]));
-        let server = Server::start(dir, &more);
-        relay.lead_to(server.port);
-        server
+        Server::start(dir, &more)
     }
 
     fn port(&self) -> u16 {
         self.relay.port()
     }
 
-    /// Starts the server again, as the master that it was.
+    /// Starts the server again, as the master that it was: it takes a write before anybody reaches it.
     fn restart(&mut self, dir: &Path) {
         self.server = Member::serve(dir, &self.relay, None);
+        assert_eq!(self.server.client().ask("SET beyond the-fork"), "+OK\r\n");
+        self.relay.lead_to(self.server.port);
     }
 }
 
@@ -111,6 +112,62 @@ fn follows(server: &Server, master: u16) -> bool {
     })
 }
 
+/// Returns the replicas that a Sentinel tells of: the port of each, and its priority.
+fn replicas_of(sentinel: &mut Client<TcpStream>) -> Vec<(u16, u32)> {
+    let reply = sentinel.ask("SENTINEL replicas haypile");
+    let words: Vec<&str> = reply.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).collect();
+    let values = |name: &str| -> Vec<u32> {
+        let pairs = words.windows(2).filter(|pair| pair[0] == name);
+        pairs.filter_map(|pair| pair[1].parse().ok()).collect()
+    };
+    let ports = values("port").into_iter().map(|port| u16::try_from(port).expect("it is a port"));
+    ports.zip(values("slave-priority")).collect()
+}
+
+/// Has the Sentinels take another master, which is not to be the replica of the priority 0. Before that they tell
+/// nobody of this one while it is not announced.
+fn ask_for_another(sentinels: &[u16], members: &[Member], master: u16) {
+    let mut sentinels: Vec<Client<TcpStream>> = sentinels.iter().map(|port| Client::at(*port)).collect();
+    // Sentinels look each ten seconds.
+    let looks_every = |sentinels: &mut [Client<TcpStream>], ms: u32| {
+        for sentinel in sentinels {
+            assert_eq!(sentinel.ask(&format!("SENTINEL DEBUG info-period {ms}")), "+OK\r\n");
+        }
+    };
+    looks_every(&mut sentinels, 1000);
+    let avoided = members.iter().find(|member| member.port() != master).expect("there are three");
+    let set = |directive: &str| {
+        assert_eq!(avoided.server.client().ask(&format!("CONFIG SET {directive}")), "+OK\r\n");
+    };
+    let wait_for = |sentinels: &mut [Client<TcpStream>], what: &str, priority: Option<u32>| {
+        wait_until(what, || {
+            sentinels.iter_mut().all(|sentinel| {
+                let known = replicas_of(sentinel);
+                let found = known.iter().find(|(port, _)| *port == avoided.port()).map(|(_, priority)| *priority);
+                found == priority && known.len() == 1 + usize::from(priority.is_some())
+            })
+        });
+    };
+    set("replica-announced no");
+    assert_eq!(field(&mut avoided.server.client(), "replica_announced"), "0");
+    wait_for(&mut sentinels, "nobody is told of it", None);
+    set("replica-announced yes");
+    set("replica-priority 0");
+    wait_for(&mut sentinels, "its priority is known", Some(0));
+    wait_until("it begins", || sentinels[0].ask("SENTINEL failover haypile") == "+OK\r\n");
+    wait_until("another one takes writes", || {
+        let now = master_port(&mut sentinels[0]);
+        now != master && takes_writes(now)
+    });
+    assert_ne!(master_port(&mut sentinels[0]), avoided.port(), "its priority is 0");
+    set("replica-priority 100");
+    wait_until("its priority is known", || {
+        let knows = |sentinel| replicas_of(sentinel).contains(&(avoided.port(), 100));
+        sentinels.iter_mut().all(knows)
+    });
+    looks_every(&mut sentinels, 10_000);
+}
+
 /// The things that become of a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -152,7 +209,7 @@ fn sentinels_find_another_master_and_clients_go_on() {
         let before = master_port(&mut asked);
         let at = members.iter().position(|member| member.port() == before).expect("it is one of these");
         match end {
-            End::Asked => assert_eq!(asked.ask("SENTINEL failover haypile"), "+OK\r\n"),
+            End::Asked => ask_for_another(&ports, &members, before),
             End::Killed => members[at].server.kill_now(),
             End::Stopped => members[at].server.signal("STOP"),
             End::CutOff => members[at].relay.set(Flow::Stalled),
@@ -177,6 +234,11 @@ fn sentinels_find_another_master_and_clients_go_on() {
             let now = master_port(&mut asked);
             members.iter().filter(|member| member.port() != now).all(|member| follows(&member.server, now))
         });
+        if end == End::Killed {
+            let tails = std::fs::read_dir(dirs[at].path().join("tails")).expect("it has given up records");
+            let printed: Vec<String> = tails.map(|tail| print_log(&tail.expect("readable").path())).collect();
+            assert!(printed.iter().any(|tail| tail.contains("beyond\" (")), "{printed:?}");
+        }
     }
     drop(clients);
     let now = master_port(&mut asked);

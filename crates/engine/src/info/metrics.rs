@@ -51,6 +51,11 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("haypile_reply_seconds", Kind::Histogram, "From the read of a request to the write of its reply."),
     ("haypile_replica_lag_records", Kind::Gauge, "Records of the log that a replica has not applied."),
     ("haypile_replica_lag_bytes", Kind::Gauge, "About how many bytes of the log a replica has not applied."),
+    (
+        "haypile_replica_lag_seconds",
+        Kind::Gauge,
+        "About how long ago the oldest record was written that a replica has not applied; none while it gets a copy.",
+    ),
     ("haypile_replica_silence_seconds", Kind::Gauge, "Time since a replica acknowledged something."),
     ("haypile_user_limit", Kind::Gauge, "A limit of a user's rules."),
     ("haypile_user_connections", Kind::Gauge, "Connections of a user that has limits."),
@@ -118,6 +123,14 @@ fn family(engine: &Engine, name: &str, page: &mut Page) {
                 ("run_id", &engine.run_id),
             ];
             page.sample(name, &labels, "1");
+        }
+        "haypile_replica_lag_seconds" => {
+            for replica in engine.replication.downstream() {
+                if let Some(lag) = replica.lag() {
+                    let label = ("replica", &*format!("{}:{}", replica.host, replica.port));
+                    page.sample(name, &[label], &format!("{:.3}", lag.as_secs_f64()));
+                }
+            }
         }
         "haypile_replica_lag_records" | "haypile_replica_lag_bytes" | "haypile_replica_silence_seconds" => {
             for replica in engine.replication.downstream() {

@@ -84,20 +84,42 @@ pub(super) const OF_REPLICA: &[Field] = &[
         |engine| of(engine, |master| master.heard.map_or_else(|| "-1".into(), |at| at.elapsed().as_secs().to_string())),
         "Seconds since the master was heard of; -1 if it never was.",
     ),
-    text(
+    gauge(
         "master_sync_in_progress",
-        |engine| of(engine, |master| u8::from(matches!(master.link, Link::Copy { .. })).to_string()),
+        |engine| engine.replication.upstream().is_some_and(|master| matches!(master.link, Link::Copy { .. })).into(),
         "1 while a copy of the master's data is fetched.",
     ),
-    text(
-        "master_sync_total_bytes",
-        |engine| of(engine, |master| copied(master).1.to_string()),
-        "Bytes of that copy; 0 if there is none.",
-    ),
-    text(
+    gauge("master_sync_total_bytes", |engine| copied(engine).1, "Bytes of that copy; 0 if there is none."),
+    gauge(
         "master_sync_read_bytes",
-        |engine| of(engine, |master| copied(master).0.to_string()),
-        "Bytes of it that have come.",
+        |engine| copied(engine).0,
+        "Bytes of it that are here, with those that were here before a break.",
+    ),
+    gauge(
+        "master_sync_left_bytes",
+        |engine| {
+            let (done, total) = copied(engine);
+            total.saturating_sub(done)
+        },
+        "Bytes of it that are to come.",
+    ),
+    real(
+        "master_sync_perc",
+        |engine| match copied(engine) {
+            (_, 0) => 0.0,
+            (done, total) => done as f64 / total as f64 * 100.0,
+        },
+        2,
+        "Percent of it that are here; 0 if there is none.",
+    ),
+    real(
+        "master_sync_last_io_seconds_ago",
+        |engine| {
+            let copying = engine.replication.upstream().filter(|master| matches!(master.link, Link::Copy { .. }));
+            copying.and_then(|master| master.heard).map_or(-1.0, |heard| heard.elapsed().as_secs() as f64)
+        },
+        0,
+        "Seconds since some of it has come; -1 while none is fetched.",
     ),
     text(
         "master_link_down_since_seconds",
@@ -216,7 +238,8 @@ pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
         "replication",
         "slaveN",
         "A connected replica: its address, its state (`wait_bgsave`, `send_bulk`, `online`), the last record that it has applied, and the \
-     seconds since it acknowledged something; and the records, and about the bytes, of the log that it has not applied.",
+     seconds since it acknowledged something; the records, and about the bytes, of the log that it has not applied; and about how many \
+     milliseconds ago the oldest of these was written, -1 while it gets a copy.",
     ),
 ];
 
@@ -269,8 +292,9 @@ pub(super) fn lines(engine: &Engine, out: &mut String) {
         let (host, port, offset) = (&replica.host, replica.port, replica.applied);
         let lag = Instant::now().saturating_duration_since(replica.acknowledged).as_secs();
         let (records, bytes) = behind(engine, replica);
+        let ms = replica.lag().map_or(-1, |lag| lag.as_millis() as i64);
         let text = format!(
-            "ip={host},port={port},state={state},offset={offset},lag={lag},lag_records={records},lag_bytes={bytes}"
+            "ip={host},port={port},state={state},offset={offset},lag={lag},lag_records={records},lag_bytes={bytes},lag_ms={ms}"
         );
         super::field(out, &format!("slave{number}"), &text);
     }
@@ -310,9 +334,10 @@ fn last(engine: &Engine) -> u64 {
     engine.store().map_or(0, |store| store.log().last().0)
 }
 
-fn copied(master: &Upstream) -> (u64, u64) {
-    match master.link {
-        Link::Copy { done, total } => (done, total),
+/// Returns the bytes of the copy that is fetched, if one is: those that are here, and all.
+fn copied(engine: &Engine) -> (u64, u64) {
+    match engine.replication.upstream().map(|master| master.link) {
+        Some(Link::Copy { done, total }) => (done, total),
         _ => (0, 0),
     }
 }

@@ -40,15 +40,11 @@ pub fn fetch(raft: &Raft, address: &str) -> io::Result<(u64, u64)> {
     let manifest = hear_manifest(raft, &mut Incoming::new(stream.clone(), read))?;
     let (files, bytes) = (manifest.files.len(), manifest.bytes());
     tracing::info!("fetching a copy of the data of {address}: {files} files, {bytes} bytes");
-    let (free, keep_free) = replication.engine.store().map_or((None, 0), |store| store.disk_room());
-    if free.is_some_and(|free| free < keep_free.saturating_add(bytes)) {
-        let why = format!("the disk has no room for a copy of {bytes} bytes");
-        return Err(Error::new(ErrorKind::StorageFull, why));
-    }
     let since = Instant::now();
     Fetch::new(replication, &master, version, &manifest).run(&|| !raft.inbox.is_closing())?;
     let incoming = datadir::incoming_dir(&dir);
-    let end = check::look(&incoming).and_then(|end| {
+    let end = check::look(&incoming).and_then(|looked| {
+        let end = looked.end;
         let is_whole = end.last == manifest.index && end.entry != (0, 0);
         if is_whole { Ok(end) } else { Err(format!("it ends with record {}, not with {}", end.last, manifest.index)) }
     });

@@ -5,7 +5,9 @@ use crate::replication::state::Replication;
 use haypile_config::Config;
 use haypile_engine::{Link, Master, Upstream};
 use haypile_log::Index;
+use haypile_store::check::Looked;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// One connection to a master.
@@ -13,6 +15,10 @@ pub struct Attempt<'a> {
     pub replication: &'a Replication,
     pub master: &'a Master,
     pub version: u64,
+    /// Whether the master is asked with the newest history of the data, and not with the oldest one in which they stand.
+    pub asks_plainly: bool,
+    /// Whether the master has turned out to be in a history that the data have left.
+    pub is_elsewhere: AtomicBool,
 }
 
 impl Attempt<'_> {
@@ -35,8 +41,15 @@ impl Attempt<'_> {
         }
     }
 
-    pub fn was_connected(&self) -> bool {
-        self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.link == Link::Connected)
+    /// Returns how long the master's records have been coming; None if they do not.
+    pub fn stood(&self) -> Option<Duration> {
+        let upstream = self.replication.engine.replication.upstream()?;
+        upstream.up_since.filter(|_| upstream.link == Link::Connected).map(|since| since.elapsed())
+    }
+
+    /// Returns the last record of the data; 0 while they are not open.
+    pub fn last(&self) -> Index {
+        self.replication.engine.store().map_or(Index(0), |store| store.log().last())
     }
 
     /// Whether a copy of the master's data is to come first, whatever these data are.
@@ -58,8 +71,11 @@ impl Attempt<'_> {
     }
 }
 
-/// Looks whether a start would take data that are to be put in place, and to which record it would come: until that is
-/// known, the own data stay where they are.
-pub fn look(incoming: &Path) -> Result<Index, String> {
-    Ok(check::look(incoming)?.last)
+/// Looks whether a start would take data that are to be put in place, and how far these go: until that is known, the
+/// own data stay where they are.
+///
+/// # Errors
+/// A text for people: the data cannot be used.
+pub fn look(incoming: &Path) -> Result<Looked, String> {
+    check::look(incoming)
 }

@@ -2,7 +2,9 @@
 //! lead and says that it does; then this server follows it.
 //!
 //! Invariant: between the moment when the replica is told and the moment when it is known whether it leads, this server
-//! takes no write. If the connection breaks in between, the replica is asked, for as long as it takes.
+//! takes no write, unless somebody says FAILOVER ABORT. If the connection breaks in between, the replica is asked, for
+//! as long as it takes. An abort ends that at once, as in Redis: the replica may lead by then, and the writes that this
+//! server takes behind it are a tail that is given up when it follows.
 
 use crate::replication::connect::reach;
 use crate::replication::state::{Answer, HandOver, Replication};

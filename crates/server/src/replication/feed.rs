@@ -8,7 +8,7 @@ use crate::replication::state::{Answer, Replication};
 use crate::replication::wire::{Incoming, Outgoing, show};
 use crate::socket::Socket;
 use haypile_commands::host::ClientType;
-use haypile_engine::{Downstream, DownstreamState, Engine, Listener, Names, StoreRef};
+use haypile_engine::{Downstream, DownstreamState, Engine, Listener, Marks, Names, StoreRef};
 use haypile_log::{History, Hold, Index};
 use haypile_replication::frame::Frame;
 use haypile_replication::stream::{self, Sink, Stream};
@@ -90,6 +90,7 @@ impl Feed {
             synced: Index(0),
             applied: Index(0),
             acknowledged: Instant::now(),
+            marks: Marks::default(),
         };
         engine.replication.set_downstream(self.number, replica);
         let mut out = Outgoing::new(self.socket.clone());
@@ -135,7 +136,7 @@ impl Feed {
         drop(store);
         let (hold, ended) = (Mutex::new(hold), AtomicBool::new(false));
         self.socket.set_read_timeout(Some(HEARTBEAT))?;
-        let incoming = Incoming::new(self.socket.clone(), std::mem::take(&mut self.read));
+        let incoming = Incoming::of_replica(self.socket.clone(), std::mem::take(&mut self.read));
         let (number, socket) = (self.number, &self.socket);
         let wakes = self.replication.clone();
         let listener = engine.listen(Box::new(move || wakes.progress.note()));
@@ -260,7 +261,7 @@ impl Feed {
         give_way();
         self.socket.set_write_timeout(Some(self.replication.timeout()))?;
         self.socket.set_read_timeout(Some(self.replication.timeout()))?;
-        let mut incoming = Incoming::new(self.socket.clone(), std::mem::take(&mut self.read));
+        let mut incoming = Incoming::of_replica(self.socket.clone(), std::mem::take(&mut self.read));
         let mut out = Outgoing::new(self.socket.clone());
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -268,7 +269,7 @@ impl Feed {
                 let Frame::Fetch { file, offset } = frame else { return Err(unexpected(&frame)) };
                 self.send_file(&copy, file, offset, &mut out, &mut piece)?;
             }
-            if !incoming.receive()? {
+            if incoming.silence() > self.replication.timeout() || !incoming.receive()? {
                 return Ok(());
             }
         }
@@ -312,7 +313,7 @@ fn take_acknowledgements(
     listener: &Listener,
 ) -> io::Result<()> {
     let engine = &*replication.engine;
-    let (mut is_known, mut heard, mut looked) = (false, Instant::now(), Instant::now());
+    let (mut is_known, mut looked) = (false, Instant::now());
     loop {
         while let Some(frame) = incoming.next()? {
             let (written, synced, applied) = match frame {
@@ -345,7 +346,11 @@ fn take_acknowledgements(
             drop(hold);
             engine.replication.note_downstream(number, |replica| {
                 (replica.written, replica.synced, replica.applied) = (written, synced, applied);
-                replica.acknowledged = Instant::now();
+                let now = Instant::now();
+                replica.acknowledged = now;
+                replica.marks.reach(applied);
+                // The thread that sends may be busy with what is far behind this.
+                replica.marks.note(last, now);
             });
             engine.on_acknowledged();
             if !std::mem::replace(&mut is_known, true) {
@@ -360,11 +365,10 @@ fn take_acknowledgements(
                 return Err(Error::other(format!("the replica is {why}: it gets a copy when it comes back")));
             }
         }
-        if incoming.receive()? {
-            heard = Instant::now();
-        } else if heard.elapsed() > replication.timeout() {
+        if incoming.silence() > replication.timeout() {
             return Err(Error::new(io::ErrorKind::TimedOut, "the replica acknowledges nothing"));
         }
+        incoming.receive()?;
     }
 }
 

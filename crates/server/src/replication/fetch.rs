@@ -11,6 +11,7 @@ use crate::unbuffered::Unbuffered;
 use haypile_engine::{Link, Master};
 use haypile_replication::frame::Frame;
 use haypile_replication::{FileEntry, Manifest, Request, Sink};
+use std::collections::HashMap;
 use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -44,12 +45,26 @@ impl<'a> Fetch<'a> {
         Fetch { replication, master, version, manifest, dir, next, done, total: manifest.bytes(), failed }
     }
 
-    /// Fetches all files; `goes_on` is asked now and then. They are on the disk when this returns.
+    /// Fetches all files that an earlier attempt has not fetched; `goes_on` is asked now and then. All are on the disk
+    /// when this returns.
     ///
     /// # Errors
-    /// The first error of any connection, or of the disk. Whole files stay for the next attempt.
+    /// The disk has no room for them; or the first error of any connection, or of the disk. Whole files stay for the
+    /// next attempt.
     pub fn run(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
-        self.prepare()?;
+        datadir::unmark_incoming(&self.replication.engine.settings.config().dir)?;
+        let kept = clear(&self.dir, self.manifest)?;
+        let lacks = self.total - kept;
+        if kept > 0 {
+            tracing::info!("{kept} bytes of the copy are here already");
+        }
+        let (free, keep_free) = self.replication.engine.store().map_or((None, 0), |store| store.disk_room());
+        if free.is_some_and(|free| free < keep_free.saturating_add(lacks)) {
+            let why = format!("the disk has no room for a copy of {} bytes, of which {lacks} are to come", self.total);
+            return Err(Error::new(ErrorKind::StorageFull, why));
+        }
+        // Files that are here count before any other: what is counted then has come since.
+        self.count(kept);
         let connections = CONNECTIONS.min(self.manifest.files.len());
         std::thread::scope(|threads| {
             let fetching: Vec<_> = (0..connections)
@@ -70,38 +85,6 @@ impl<'a> Fetch<'a> {
         Ok(())
     }
 
-    /// Removes what an earlier attempt has left and the copy does not have.
-    fn prepare(&self) -> io::Result<()> {
-        datadir::unmark_incoming(&self.replication.engine.settings.config().dir)?;
-        let source = self.manifest.source.to_string();
-        let is_same = std::fs::read_to_string(self.dir.join(SOURCE_FILE)).is_ok_and(|text| text == source);
-        if !is_same {
-            match std::fs::remove_dir_all(&self.dir) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        for dir in ["base", "log"] {
-            std::fs::create_dir_all(self.dir.join(dir))?;
-        }
-        std::fs::write(self.dir.join(SOURCE_FILE), source)?;
-        let files: std::collections::HashMap<PathBuf, &FileEntry> =
-            self.manifest.files.iter().map(|file| (self.dir.join(&file.path), file)).collect();
-        for dir in [self.dir.join("base"), self.dir.join("log"), self.dir.clone()] {
-            for entry in std::fs::read_dir(dir)? {
-                let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
-                let about = entry?;
-                // A table is written once. All other files are fetched again.
-                let is_whole = |file: &&FileEntry| file.is_table() && file.bytes == about.len();
-                let keeps = about.is_dir() || path.ends_with(SOURCE_FILE) || files.get(&path).is_some_and(is_whole);
-                if !keeps {
-                    std::fs::remove_file(path)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Fetches files over one connection until there are none.
     fn fetch_files(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
         give_way();
@@ -111,7 +94,6 @@ impl<'a> Fetch<'a> {
             let Some(file) = self.manifest.files.get(number) else { return Ok(()) };
             let path = self.dir.join(&file.path);
             if path.exists() {
-                self.count(file.bytes);
                 continue;
             }
             let (incoming, out, _) = match &mut connection {
@@ -172,7 +154,7 @@ impl<'a> Fetch<'a> {
             if !goes_on() || self.failed.load(Ordering::Acquire) {
                 return Err(Error::new(ErrorKind::Interrupted, "it is not wanted any more"));
             }
-            if !incoming.receive()? {
+            if incoming.silence() > self.replication.timeout() || !incoming.receive()? {
                 return Err(Error::new(ErrorKind::TimedOut, "the master sends nothing"));
             }
         }
@@ -185,5 +167,74 @@ impl<'a> Fetch<'a> {
             upstream.link = Link::Copy { done, total };
             upstream.heard = Some(std::time::Instant::now());
         });
+    }
+}
+
+/// Removes what an earlier attempt has left in `dir` and the copy does not have. Returns the bytes of those files of
+/// the copy that are there.
+fn clear(dir: &Path, manifest: &Manifest) -> io::Result<u64> {
+    let source = manifest.source.to_string();
+    let is_same = std::fs::read_to_string(dir.join(SOURCE_FILE)).is_ok_and(|text| text == source);
+    if !is_same {
+        match std::fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    for name in ["base", "log"] {
+        std::fs::create_dir_all(dir.join(name))?;
+    }
+    std::fs::write(dir.join(SOURCE_FILE), source)?;
+    let files: HashMap<PathBuf, &FileEntry> = manifest.files.iter().map(|file| (dir.join(&file.path), file)).collect();
+    let mut kept = 0;
+    for dir in [dir.join("base"), dir.join("log"), dir.to_owned()] {
+        for entry in std::fs::read_dir(dir)? {
+            let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
+            let about = entry?;
+            // A table is written once. All other files are fetched again.
+            let is_whole = |file: &&FileEntry| file.is_table() && file.bytes == about.len();
+            if files.get(&path).is_some_and(is_whole) {
+                kept += about.len();
+            } else if !about.is_dir() && !path.ends_with(SOURCE_FILE) {
+                std::fs::remove_file(path)?;
+            }
+        }
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_log::Index;
+    use haypile_replication::Token;
+
+    #[test]
+    fn whole_tables_of_the_same_master_stay_and_need_no_room() {
+        let own = std::env::temp_dir().join(format!("haypile-fetch-{}", std::process::id()));
+        let dir = own.join("incoming");
+        let files = [("HAYPILE", 90), ("base/000012.sst", 100), ("base/000013.sst", 50), ("log/00000001.log", 7)];
+        let files = files.map(|(path, bytes)| FileEntry { path: path.into(), bytes }).to_vec();
+        let manifest = Manifest { token: Token([1; 16]), source: Token([2; 16]), index: Index(9), files };
+        assert_eq!(clear(&dir, &manifest).expect("the directory is ours"), 0);
+        let write = |name: &str, bytes: usize| {
+            std::fs::write(dir.join(name), vec![7; bytes]).expect("the directory is ours");
+        };
+        write("HAYPILE", 90);
+        write("base/000012.sst", 100);
+        write("base/000013.sst.part", 30);
+        write("base/000014.sst", 10);
+        write("log/00000001.log", 7);
+        assert_eq!(clear(&dir, &manifest).expect("the directory is ours"), 100, "one table is whole");
+        let left = |name: &str| dir.join(name).exists();
+        assert!(left("base/000012.sst") && left(SOURCE_FILE));
+        assert!(!["HAYPILE", "base/000013.sst.part", "base/000014.sst", "log/00000001.log"].into_iter().any(left));
+        write("base/000013.sst", 49);
+        assert_eq!(clear(&dir, &manifest).expect("the directory is ours"), 100, "a shorter one is none of the copy's");
+        assert!(!left("base/000013.sst"));
+        let of_another = Manifest { source: Token([3; 16]), ..manifest };
+        assert_eq!(clear(&dir, &of_another).expect("the directory is ours"), 0);
+        assert!(!left("base/000012.sst"), "a table of another master has the name by chance");
+        std::fs::remove_dir_all(own).expect("the directory is ours");
     }
 }

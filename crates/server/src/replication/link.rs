@@ -23,6 +23,7 @@ use haypile_replication::{Manifest, Request, Sink};
 use haypile_store::{FollowError, KeyEvent, Store, TOGETHER_MAX};
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The pause before the next attempt: after the first failure, and at most.
@@ -46,7 +47,7 @@ const SKEW_MS_MAX: i64 = 10_000;
 
 /// Follows masters, one after the other, and leads where there is none; to the end of the server.
 pub fn run(replication: &Replication) {
-    let (mut pause, mut psync) = (PAUSE_MIN, Psync::default());
+    let (mut pause, mut psync, mut asks_plainly) = (PAUSE_MIN, Psync::default(), false);
     while !replication.engine_is_closing() {
         let (master, version) = replication.wanted();
         if replication.engine.group.is_member() {
@@ -67,14 +68,16 @@ pub fn run(replication: &Replication) {
             pause = PAUSE_MIN;
             continue;
         };
-        let attempt = Attempt { replication, master: &master, version };
+        let attempt =
+            Attempt { replication, master: &master, version, asks_plainly, is_elsewhere: AtomicBool::new(false) };
+        let before = attempt.last();
         // Without an error a copy is in place, behind which the next attempt goes on; or the master is another one.
         if let Err(error) = attempt.run(&mut psync)
             && attempt.goes_on()
         {
             let why = error.to_string();
             // A command that is refused now will hardly be taken the next moment.
-            if attempt.was_connected() && error.kind() != ErrorKind::Unsupported {
+            if error.kind() != ErrorKind::Unsupported && was_of_use(attempt.stood(), attempt.last() > before) {
                 pause = PAUSE_MIN;
             }
             tracing::warn!("the master {}:{}: {why}", master.host, master.port);
@@ -83,8 +86,15 @@ pub fn run(replication: &Replication) {
             replication.wait_for_change(version, after_load.unwrap_or(pause));
             pause = (2 * pause).min(PAUSE_MAX);
         }
+        asks_plainly = attempt.is_elsewhere.load(Ordering::Relaxed);
         replication.tidy();
     }
+}
+
+/// Returns whether a connection that has ended, and over which records came for so long, was of use: only then the next
+/// attempt has a better chance than this one had.
+fn was_of_use(stood: Option<Duration>, has_risen: bool) -> bool {
+    stood.is_some_and(|stood| has_risen || stood > PAUSE_MAX)
 }
 
 impl Attempt<'_> {
@@ -101,7 +111,7 @@ impl Attempt<'_> {
             match self.wants_copy() {
                 // The position of a server that has nothing.
                 true => Position { history: History([0; 20]), index: Index(0) },
-                false => Position { history: store.history(), index: store.log().last() },
+                false => self.position(&store),
             }
         };
         let config = engine.settings.config();
@@ -113,11 +123,19 @@ impl Attempt<'_> {
         remote.send(&words)?;
         remote.flush()?;
         let (stream, read) = remote.into_parts();
-        self.take(stream, read)
+        self.take(stream, read, at.history)
     }
 
-    /// Takes the master's answer, and what follows.
-    fn take(&self, stream: Socket, read: Vec<u8>) -> io::Result<()> {
+    /// Returns where the data stand: in the oldest history in which they do. A master that went on from there does not
+    /// know those that this server began since, without a record, when it was started after a crash or was to lead.
+    fn position(&self, store: &Store) -> Position {
+        let (history, index) = (store.history(), store.log().last());
+        let oldest = store.log().histories().standing(index).last().filter(|_| !self.asks_plainly);
+        Position { history: oldest.unwrap_or(history), index }
+    }
+
+    /// Takes the master's answer, and what follows; `asked` is the history in which this server said to stand.
+    fn take(&self, stream: Socket, read: Vec<u8>, asked: History) -> io::Result<()> {
         let _shown = show(&self.replication.engine, ClientType::Master, &Arc::default(), &stream);
         stream.set_read_timeout(Some(self.replication.timeout()))?;
         let mut incoming = Incoming::new(stream.clone(), read);
@@ -128,7 +146,7 @@ impl Attempt<'_> {
                 match frame {
                     Frame::Continue => {
                         stream.set_read_timeout(Some(LOOK))?;
-                        return Records::new(self, incoming, out).run();
+                        return Records::new(self, incoming, out, asked).run();
                     }
                     Frame::Copy { shared, manifest } => {
                         let manifest =
@@ -140,7 +158,7 @@ impl Attempt<'_> {
                     other => return Err(unexpected(&other)),
                 }
             }
-            if !incoming.receive()? {
+            if incoming.silence() > self.replication.timeout() || !incoming.receive()? {
                 return Err(Error::new(ErrorKind::TimedOut, "it does not answer"));
             }
         }
@@ -151,32 +169,25 @@ impl Attempt<'_> {
         let (files, bytes) = (manifest.files.len(), manifest.bytes());
         tracing::info!("fetching a copy of the master's data: {files} files, {bytes} bytes");
         let since = Instant::now();
-        self.note(|upstream| upstream.link = Link::Copy { done: 0, total: bytes });
         let engine = &*self.replication.engine;
-        let (free, keep_free) = engine.store().map_or((None, 0), |store| store.disk_room());
-        if free.is_some_and(|free| free < keep_free.saturating_add(bytes)) {
-            return Err(Error::new(
-                ErrorKind::StorageFull,
-                format!("the disk has no room for a copy of {bytes} bytes"),
-            ));
-        }
         let dir = engine.settings.config().dir.clone();
         datadir::check_exchange(&dir).map_err(Error::other)?;
         Fetch::new(self.replication, self.master, self.version, manifest).run(&|| self.goes_on())?;
         let incoming = datadir::incoming_dir(&dir);
-        let looked = look(&incoming).and_then(|last| match last {
-            last if last == manifest.index => Ok(()),
+        let looked = look(&incoming).and_then(|looked| match looked.end.last {
+            last if last == manifest.index => Ok(looked),
             last => Err(format!("its last record is {last}, and not {}", manifest.index)),
         });
-        if let Err(why) = looked {
-            // No file of the copy is kept for the next attempt.
-            std::fs::remove_dir_all(&incoming)?;
-            return Err(Error::new(ErrorKind::InvalidData, format!("its copy cannot be used: {why}")));
-        }
-        if shared > Index(0)
-            && let Some(store) = engine.store_arc()
-        {
-            tail::save(&store, shared, &dir).map_err(Error::other)?;
+        let looked = match looked {
+            Ok(looked) => looked,
+            Err(why) => {
+                // No file of the copy is kept for the next attempt.
+                std::fs::remove_dir_all(&incoming)?;
+                return Err(Error::new(ErrorKind::InvalidData, format!("its copy cannot be used: {why}")));
+            }
+        };
+        if let Some(store) = engine.store_arc() {
+            tail::keep(&store, &looked, shared, &dir).map_err(Error::other)?;
         }
         let mut put = Ok(());
         let adopted = engine.put_copy(&mut || {
@@ -203,9 +214,10 @@ struct Records<'a> {
     attempt: &'a Attempt<'a>,
     incoming: Incoming,
     acknowledger: Acknowledger,
-    /// The history of the records that come.
+    /// The history in which this server said to stand.
+    asked: History,
+    /// The history of the records that come, since the first one.
     history: Option<History>,
-    heard: Instant,
     /// Messages that had no room on their way to clients, since that was told.
     unheard: u64,
     /// Whether it was told that the clocks differ.
@@ -213,9 +225,21 @@ struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing) -> Records<'a> {
+    fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing, asked: History) -> Records<'a> {
         let acknowledger = Acknowledger { out, last: None, classes: None };
-        Records { attempt, incoming, acknowledger, history: None, heard: Instant::now(), unheard: 0, skewed: false }
+        Records { attempt, incoming, acknowledger, asked, history: None, unheard: 0, skewed: false }
+    }
+
+    /// Returns the history of the first record of the connection, if no other one was named before it.
+    fn first_history(attempt: &Attempt<'_>, asked: History, at: &Place) -> io::Result<History> {
+        let history = at.store.history();
+        if asked != history {
+            // The master has not left that history: only a copy leads back to it.
+            attempt.is_elsewhere.store(true, Ordering::Relaxed);
+            let why = format!("it goes on in history {asked}, which these data have left for {history}");
+            return Err(Error::other(why));
+        }
+        Ok(history)
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -230,18 +254,17 @@ impl<'a> Records<'a> {
             self.acknowledger.listen(replication.engine.classes_of_replica())?;
             drop(at);
             replication.tidy_when_due();
-            if self.incoming.receive()? {
-                self.heard = Instant::now();
-            } else if self.heard.elapsed() > replication.timeout() {
+            if self.incoming.silence() > replication.timeout() {
                 return Err(Error::new(ErrorKind::TimedOut, "it says nothing any more"));
             }
+            self.incoming.receive()?;
         }
         Ok(())
     }
 
     /// Applies all that has come.
     fn apply(&mut self, at: &Place) -> io::Result<()> {
-        let Records { attempt, incoming, acknowledger, history, unheard, skewed, .. } = self;
+        let Records { attempt, incoming, acknowledger, asked, history, unheard, skewed } = self;
         let replication = attempt.replication;
         let serves = || !replication.engine_is_closing();
         let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
@@ -249,7 +272,11 @@ impl<'a> Records<'a> {
         loop {
             let frame = incoming.next();
             if let Ok(Some(Frame::Record(record))) = frame {
-                together.push(record.of(*history.get_or_insert_with(|| at.store.history())));
+                let of = match *history {
+                    Some(history) => history,
+                    None => *history.insert(Records::first_history(attempt, *asked, at)?),
+                };
+                together.push(record.of(of));
                 if together.len() < TOGETHER_MAX {
                     continue;
                 }
@@ -413,6 +440,15 @@ impl Acknowledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_connection_that_was_of_use_shortens_the_pause() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert!(!was_of_use(None, true), "a copy came, and no record behind it");
+        assert!(!was_of_use(ms(0), false) && !was_of_use(ms(2000), false), "it ended at once");
+        assert!(was_of_use(ms(0), true), "records have come");
+        assert!(was_of_use(ms(2001), false), "it stood");
+    }
 
     #[test]
     fn the_difference_of_clocks_has_its_sign_whatever_a_master_says() {

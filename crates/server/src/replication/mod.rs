@@ -76,7 +76,9 @@ impl Replication {
             state.feeds.retain(|(_, thread)| !thread.is_finished());
             let asked = changes::Asked::parse(&words);
             if asked.is_some() && state.feeds.len() >= READERS_MAX {
-                // Replicas come first.
+                // Replicas come first. The reader may take nothing, and others wait for the state.
+                drop(state);
+                socket.tcp().set_nonblocking(true)?;
                 let _ = socket.write_all(b"-ERR max number of readers reached\r\n");
                 socket.shutdown();
                 return Ok(());

@@ -36,6 +36,7 @@ impl Sender<'_> {
             // In this order: progress in between ends the wait.
             let seen = self.replication.progress.count();
             let before = self.stream.sent();
+            self.replication.mark(self.number);
             self.send_what_is_there()?;
             let sent = self.stream.sent();
             self.send_messages()?;

@@ -3,6 +3,7 @@
 //! Two numbers say what a thread's work is for: `State::version` rises with each change of the master, and the engine's
 //! with each change of the store. A thread ends when its number is another one.
 
+use crate::datadir;
 use crate::replication::copies::Copies;
 use crate::replication::progress::Progress;
 use crate::replication::to_redis::backlog::Backlog;
@@ -14,6 +15,7 @@ use haypile_replication::Token;
 use haypile_store::Store;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -155,13 +157,17 @@ impl Replication {
         if kept == 0 {
             return None;
         }
-        let most = self.engine.settings.config().replication.log_bytes;
-        if most > 0 && kept > most {
-            return Some(format!("{kept} bytes of the log behind, more than replica-log-size"));
-        }
+        let config = self.engine.settings.config();
         let (free, keep_free) = store.disk_room();
-        let is_short = free.is_some_and(|free| free < 2 * keep_free);
-        is_short.then(|| format!("{kept} bytes of the log behind, and the disk is nearly full"))
+        let share = config.replication.log_disk_share;
+        let disk = if share > 0 { disk_bytes(&datadir::log_dir(&config.dir)) } else { None };
+        Bounds { bytes: config.replication.log_bytes, share, disk, free, keep_free }.excess(kept)
+    }
+
+    /// Notes the log's end of now, from which the lag of a replica is told.
+    pub(super) fn mark(&self, number: u64) {
+        let Some(last) = self.engine.store().map(|store| store.log().last()) else { return };
+        self.engine.replication.note_downstream(number, |replica| replica.marks.note(last, Instant::now()));
     }
 
     /// The silence after which a connection is given up.
@@ -239,6 +245,43 @@ impl Replication {
     }
 }
 
+/// The bounds of what is kept of the log for one replica.
+struct Bounds {
+    /// `replica-log-size`; 0 is none.
+    bytes: u64,
+    /// `replica-log-disk-share`, in per cent; 0 is none.
+    share: u32,
+    /// Bytes of the disk, if they can be told.
+    disk: Option<u64>,
+    /// Bytes of it that are free, if they can be told.
+    free: Option<u64>,
+    /// `disk-free-min`.
+    keep_free: u64,
+}
+
+impl Bounds {
+    /// Says what so many kept bytes are, where they are more than may be.
+    fn excess(&self, kept: u64) -> Option<String> {
+        let Bounds { bytes, share, disk, free, keep_free } = *self;
+        if bytes > 0 && kept > bytes {
+            return Some(format!("{kept} bytes of the log behind, more than replica-log-size"));
+        }
+        if share > 0 && disk.is_some_and(|disk| kept > disk / 100 * u64::from(share)) {
+            return Some(format!(
+                "{kept} bytes of the log behind, more than {share} per cent of the disk (replica-log-disk-share)"
+            ));
+        }
+        let is_short = free.is_some_and(|free| free < 2 * keep_free);
+        is_short.then(|| format!("{kept} bytes of the log behind, and the disk is nearly full"))
+    }
+}
+
+/// Returns the size of the disk that a directory is on.
+fn disk_bytes(dir: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(dir).ok()?;
+    Some(disk.f_blocks * disk.f_frsize)
+}
+
 impl State {
     /// Has threads go on that wait for the master.
     pub(super) fn end_streams(&self) {
@@ -257,5 +300,31 @@ pub struct Registered<'a>(&'a Replication, u64);
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.0.state().streams.remove(&self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bound_of_what_is_kept_for_a_replica_holds_by_itself() {
+        const GIB: u64 = 1 << 30;
+        let none = || Bounds { bytes: 0, share: 0, disk: Some(100 * GIB), free: Some(GIB), keep_free: 0 };
+        let exceeds = |bounds: Bounds, kept: u64| bounds.excess(kept).unwrap_or_default();
+        assert_eq!(exceeds(none(), 99 * GIB), "", "there is no bound");
+        let by_bytes = || Bounds { bytes: 4 * GIB, ..none() };
+        assert_eq!(exceeds(by_bytes(), 4 * GIB), "");
+        assert!(exceeds(by_bytes(), 4 * GIB + 1).contains("replica-log-size"));
+        let by_share = || Bounds { share: 25, ..none() };
+        assert_eq!(exceeds(by_share(), 24 * GIB), "");
+        assert!(exceeds(by_share(), 26 * GIB).contains("more than 25 per cent of the disk"));
+        assert_eq!(exceeds(Bounds { disk: None, ..by_share() }, 99 * GIB), "", "nobody knows the disk's size");
+        assert_eq!(exceeds(Bounds { share: 100, disk: Some(u64::MAX), ..none() }, 99 * GIB), "");
+        let both = Bounds { bytes: 4 * GIB, ..by_share() };
+        assert!(exceeds(both, 26 * GIB).contains("replica-log-size"), "the smaller one is told");
+        let by_room = |free| Bounds { free: Some(free), keep_free: GIB, ..none() };
+        assert_eq!(exceeds(by_room(2 * GIB), GIB), "");
+        assert!(exceeds(by_room(2 * GIB - 1), 1).contains("nearly full"));
     }
 }

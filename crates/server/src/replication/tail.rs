@@ -3,7 +3,9 @@
 
 use crate::datadir::{self, sync_dir};
 use haypile_log::{Index, Next, effects};
+use haypile_replication::common_through;
 use haypile_store::Store;
+use haypile_store::check::Looked;
 use haypile_store::row::parse_meta_row;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,17 +13,52 @@ use std::path::Path;
 /// Keys that the server's log names.
 const NAMED_MAX: usize = 20;
 
-/// Saves the records behind `shared` to a directory below `dir`, and says which keys they are about. They are on the
-/// disk when this returns.
+/// Keeps the records of a store that gives way to a copy which does not have them. `said` is the last record that the
+/// copy's master says to share, 0 where it knows of none: a master does not know the history that a server began when
+/// it was started after a crash, so that the histories of both are compared here.
+///
+/// Where the two have no history in common, the whole log is kept: rather than the data of a server that was told to
+/// follow another one by mistake, or whose master has lost its own, these are at least their newest part.
 ///
 /// # Errors
 /// A text for people. Nothing is left then.
-pub fn save(store: &Store, shared: Index, dir: &Path) -> Result<(), String> {
+pub fn keep(store: &Store, copy: &Looked, said: Index, dir: &Path) -> Result<(), String> {
     let log = store.log();
     let last = log.last();
+    let common = common_through((&log.histories(), last), (&copy.histories, copy.end.last));
+    let shared = match common {
+        Some(common) if said > Index(0) => Some(common.min(said)),
+        Some(common) => Some(common),
+        None => Some(said).filter(|said| *said > Index(0)),
+    };
+    let behind = shared.unwrap_or(Index(0));
+    if behind >= last {
+        return Ok(());
+    }
     log.sync_through(last).map_err(|error| error.to_string())?;
     // Records that were purged since are in the base only.
-    let after = shared.max(Index(log.stats().first.0.saturating_sub(1)));
+    let after = behind.max(Index(log.stats().first.0.saturating_sub(1)));
+    let names = names(store, after, last);
+    if shared.is_none() {
+        if names.is_empty() {
+            tracing::info!(
+                "the log names no key and has no history in common with the master's: nothing of it is kept"
+            );
+            return Ok(());
+        }
+        tracing::warn!("the data have no history in common with the master's, and are given up as a whole");
+    }
+    if after > behind {
+        tracing::warn!("of the records that the master does not have, the log has those from {} on", after.next());
+    }
+    save(store, after, &names, dir)
+}
+
+/// Saves the records behind `after`, all of them synced, to a directory below `dir`, and says which keys they are
+/// about. The directory is on the disk when this returns.
+fn save(store: &Store, after: Index, names: &BTreeSet<Vec<u8>>, dir: &Path) -> Result<(), String> {
+    let log = store.log();
+    let last = log.last();
     let hold = log.hold_after(after).ok_or("the log's records go away")?;
     let tail = datadir::tails_dir(dir).join(format!("{}-{}", store.history(), after.next()));
     let to = datadir::log_dir(&tail);
@@ -35,7 +72,6 @@ pub fn save(store: &Store, shared: Index, dir: &Path) -> Result<(), String> {
     let saved = log.export(&hold, last, &to, &|| true).map_err(|error| error.to_string())?;
     let tails = datadir::tails_dir(dir);
     [&*tail, &*tails, dir].into_iter().try_for_each(sync_dir).map_err(failed)?;
-    let names = names(store, after, last);
     let more = if names.len() > NAMED_MAX { ", and others" } else { "" };
     let names: Vec<String> = names.iter().take(NAMED_MAX).map(|name| name.escape_ascii().to_string()).collect();
     tracing::warn!(

@@ -64,3 +64,10 @@ pub fn print_log(dir: &Path) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_haypile")).arg("log").arg(dir).output();
     String::from_utf8_lossy(&output.expect("the binary runs").stdout).into_owned()
 }
+
+/// Returns what is in the only tail of a log that a server has given up.
+pub fn print_tail(dir: &Path) -> String {
+    let tails: Vec<_> = std::fs::read_dir(dir.join("tails")).expect("there is one").collect();
+    assert_eq!(tails.len(), 1);
+    print_log(&tails[0].as_ref().expect("readable").path())
+}

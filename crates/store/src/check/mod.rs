@@ -23,7 +23,7 @@ pub use records::Above;
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Tier};
 use crate::flush::applied_row;
 use crate::value::Value;
-use haypile_log::{Applied, History, Index, Options, inspect};
+use haypile_log::{Applied, Histories, History, Index, Options, inspect};
 
 /// A base that is only read.
 pub trait Stored {
@@ -82,14 +82,22 @@ pub struct LogEnd {
     pub entry: (u64, u64),
 }
 
-/// Looks at a base and its log as an open would, without reading all of them; returns where the log ends.
+/// The facts that an open would find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    pub end: LogEnd,
+    /// The histories that the log went through.
+    pub histories: Histories,
+}
+
+/// Looks at a base and its log as an open would, without reading all of them.
 ///
 /// # Errors
 /// A text for people: they cannot be read, are damaged, or do not belong together.
-pub fn look(source: &Options, base: &(impl Stored + ?Sized)) -> Result<LogEnd, String> {
+pub fn look(source: &Options, base: &(impl Stored + ?Sized)) -> Result<Looked, String> {
     let applied = applied(base).map_err(|error| format!("the base cannot be read: {error}"))?;
     let found = inspect(source, applied.unwrap_or_default()).map_err(|error| error.to_string())?;
-    Ok(LogEnd { last: found.last, entry: found.entry })
+    Ok(Looked { end: LogEnd { last: found.last, entry: found.entry }, histories: found.histories })
 }
 
 /// Notes damage of the base where an error means damage.

@@ -2,12 +2,13 @@
 
 use crate::clients::statistics::counters::Count;
 use crate::run::replication::confirmations::Confirmations;
+use crate::run::replication::marks::Marks;
 use crate::run::replication::messages::Listeners;
 use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_commands::host::Failover;
 use haypile_log::Index;
 use haypile_store::Origin;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,8 @@ pub struct Upstream {
     pub wants_copy: bool,
     /// When the link left the state `Connected` last; None while it is in it.
     pub down_since: Option<Instant>,
+    /// When the link came into the state `Connected` last; None while it is in another one.
+    pub up_since: Option<Instant>,
     /// When the master was heard of last.
     pub heard: Option<Instant>,
     /// The last record of the master's log, as it said last.
@@ -87,6 +90,16 @@ pub struct Downstream {
     pub applied: Index,
     /// When the replica acknowledged something last.
     pub acknowledged: Instant,
+    /// When the log had got to where the replica has not come yet.
+    pub marks: Marks,
+}
+
+impl Downstream {
+    /// Returns how long ago the oldest record was written that the replica has not applied; None while it gets no
+    /// records.
+    pub fn lag(&self) -> Option<Duration> {
+        (self.state == DownstreamState::Online).then(|| self.marks.lag(Instant::now()))
+    }
 }
 
 /// The part of replication that a replica is in.
@@ -193,9 +206,9 @@ impl Replication {
             let was_up = upstream.link == Link::Connected;
             note(upstream);
             match upstream.link == Link::Connected {
-                true => upstream.down_since = None,
-                false if was_up => upstream.down_since = Some(Instant::now()),
-                false => {}
+                true if !was_up => (upstream.down_since, upstream.up_since) = (None, Some(Instant::now())),
+                false if was_up => (upstream.down_since, upstream.up_since) = (Some(Instant::now()), None),
+                _ => {}
             }
         }
     }
@@ -203,9 +216,7 @@ impl Replication {
     /// Returns how many replicas have the records through `through`, and how many have them on their disks.
     pub(crate) fn acknowledged(&self, through: Index) -> (usize, usize) {
         let state = self.state();
-        let online = || state.downstream.values().filter(|replica| replica.state == DownstreamState::Online);
-        let applied = online().filter(|replica| replica.applied >= through).count();
-        (applied, online().filter(|replica| replica.synced >= through).count())
+        (state.online(|replica| replica.applied >= through), state.online(|replica| replica.synced >= through))
     }
 
     /// Returns the last record that so many replicas of the store of this version have, in memory and handed to their
@@ -228,10 +239,7 @@ impl Replication {
 
     /// Returns how many replicas get records and have acknowledged some within `lag_max`.
     pub(crate) fn good_replicas(&self, lag_max: Duration) -> usize {
-        let is_good = |replica: &&Downstream| {
-            replica.state == DownstreamState::Online && replica.acknowledged.elapsed() <= lag_max
-        };
-        self.state().downstream.values().filter(is_good).count()
+        self.state().online(|replica| replica.acknowledged.elapsed() <= lag_max)
     }
 
     /// Notes a replica, by the number of its connection.
@@ -257,6 +265,20 @@ impl Replication {
     }
 }
 
+impl State {
+    /// Returns how many replicas get records and are as they should be. A replica that has come back while its former
+    /// connection is still there counts once. Connections count each for itself where none has said on which port the
+    /// replica listens.
+    fn online(&self, is_right: impl Fn(&Downstream) -> bool) -> usize {
+        let online = self.downstream.iter().filter(|(_, replica)| replica.state == DownstreamState::Online);
+        let names = online.filter(|(_, replica)| is_right(replica)).map(|(number, replica)| {
+            let connection = if replica.port == 0 { *number } else { 0 };
+            (&*replica.host, replica.port, connection)
+        });
+        names.collect::<BTreeSet<_>>().len()
+    }
+}
+
 impl Upstream {
     /// Returns the facts about a master that was not reached yet.
     pub(crate) fn new(master: Master) -> Upstream {
@@ -266,6 +288,7 @@ impl Upstream {
             link,
             wants_copy: false,
             down_since,
+            up_since: None,
             heard: None,
             master_last: Index(0),
             current: None,
@@ -300,6 +323,7 @@ mod tests {
                 synced: Index(*synced),
                 applied: Index(*written),
                 acknowledged: Instant::now(),
+                marks: Marks::default(),
             };
             replication.set_downstream(number as u64, replica);
         }
@@ -324,5 +348,49 @@ mod tests {
         assert_eq!([by(1, true), by(2, true), by(3, true)], [18, 15, 0]);
         assert_eq!(replication.acknowledged_by(1, 3, false), Index(99));
         assert_eq!(replicas(&[]).acknowledged_by(1, 5, false), Index(0));
+    }
+
+    #[test]
+    fn a_replica_with_two_connections_counts_once() {
+        use DownstreamState::{Online, WaitCopy};
+        let has = [
+            (1, 5, Online, [20, 10]),
+            // Replica 1 once more: nobody has noticed the end of this connection.
+            (1, 5, Online, [18, 18]),
+            (2, 5, Online, [15, 15]),
+            // Two that have not said where they listen.
+            (0, 5, Online, [20, 0]),
+            (0, 5, Online, [20, 0]),
+            (3, 5, WaitCopy, [99, 99]),
+        ];
+        let replication = replicas(&has);
+        assert_eq!(replication.acknowledged(Index(10)), (4, 2));
+        assert_eq!(replication.acknowledged(Index(16)), (3, 1));
+        assert_eq!(replication.acknowledged(Index(19)), (3, 0));
+        assert_eq!(replication.good_replicas(Duration::from_secs(3600)), 4);
+        // The former connection is silent, and the new one is not: the replica is a good one.
+        let late = |number, by| {
+            replication.note_downstream(number, |replica| replica.acknowledged -= Duration::from_secs(by));
+        };
+        late(1, 60);
+        assert_eq!(replication.good_replicas(Duration::from_secs(30)), 4);
+        late(0, 60);
+        assert_eq!(replication.good_replicas(Duration::from_secs(30)), 3);
+    }
+
+    #[test]
+    fn the_time_for_which_a_link_stands_begins_when_records_come() {
+        let (replication, master) = (Replication::default(), Master { host: "a".into(), port: 1 });
+        replication.state().upstream = Some(Upstream::new(master.clone()));
+        let times = |link| {
+            replication.note_upstream(&master, |upstream| upstream.link = link);
+            let upstream = replication.upstream().expect("there is a master");
+            (upstream.up_since, upstream.down_since.is_some())
+        };
+        assert_eq!(times(Link::Handshake), (None, true));
+        let (first, is_down) = times(Link::Connected);
+        assert!(first.is_some() && !is_down);
+        assert_eq!(times(Link::Connected), (first, false));
+        assert_eq!(times(Link::Connect(None)), (None, true));
     }
 }

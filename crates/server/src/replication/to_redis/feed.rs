@@ -12,7 +12,7 @@ use crate::replication::state::Replication;
 use crate::replication::wire::show;
 use crate::socket::Socket;
 use haypile_commands::host::ClientType;
-use haypile_engine::{Downstream, DownstreamState, Leader, StoreRef};
+use haypile_engine::{Downstream, DownstreamState, Leader, Marks, StoreRef};
 use haypile_log::{Hold, Index};
 use haypile_resp::{Limits, Parser};
 use std::collections::VecDeque;
@@ -123,6 +123,7 @@ impl RedisFeed {
             synced: Index(0),
             applied: Index(0),
             acknowledged: Instant::now(),
+            marks: Marks::default(),
         }
     }
 
@@ -295,6 +296,7 @@ impl Sender<'_> {
         while self.goes_on() {
             // In this order: progress in between ends the wait.
             let seen = self.replication.progress.count();
+            self.replication.mark(self.listener.number);
             let wait = if is_member { GROUP_LOOK } else { HEARTBEAT };
             if !self.listener.acknowledges.load(Ordering::Acquire) {
                 self.replication.progress.wait(seen, wait);
@@ -440,6 +442,7 @@ impl Listener<'_> {
         self.seat.acknowledge(through);
         self.replication.engine.replication.note_downstream(self.number, |replica| {
             (replica.written, replica.applied) = (through, through);
+            replica.marks.reach(through);
         });
     }
 
@@ -462,6 +465,7 @@ impl Listener<'_> {
         engine.replication.note_downstream(self.number, |replica| {
             (replica.state, replica.acknowledged) = (DownstreamState::Online, Instant::now());
         });
+        self.replication.mark(self.number);
         engine.on_acknowledged();
         if !self.acknowledges.swap(true, Ordering::AcqRel) {
             engine.look_at_replicas();

@@ -1,0 +1,61 @@
+//! Links between a master and its replica that fall silent: what either side makes of it.
+
+mod process;
+
+use haypile_harness::repl::network::{Flow, Relay};
+use process::following::{DEBUG, field, is_equal, replica_of, wait_for_link};
+use process::{Server, TempDir, wait_until};
+
+#[test]
+fn a_link_that_falls_silent_is_given_up_and_comes_back() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &DEBUG);
+    let relay = Relay::start().expect("a port is free");
+    relay.lead_to(master.port);
+    let more = ["--repl-timeout", "2", "--replicaof", "127.0.0.1", &relay.port().to_string()].map(str::to_owned);
+    let more: Vec<&str> = DEBUG.into_iter().chain(more.iter().map(String::as_str)).collect();
+    let replica = Server::start(other.path(), &more);
+    wait_for_link(&replica);
+    let (mut client, mut of_replica) = (master.client(), replica.client());
+    assert_eq!(client.ask("SET before x"), "+OK\r\n");
+    is_equal(&master, &replica);
+    relay.set(Flow::Stalled);
+    assert_eq!(client.ask("SET meanwhile x"), "+OK\r\n");
+    wait_until("the link is down", || field(&mut of_replica, "master_link_status") == "down");
+    wait_until("why is told", || !field(&mut of_replica, "master_link_error").is_empty());
+    assert_ne!(field(&mut of_replica, "master_link_down_since_seconds"), "-1");
+    assert_eq!(of_replica.ask("EXISTS before meanwhile"), ":1\r\n");
+    relay.set(Flow::Open);
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
+    replica.stop();
+    master.stop();
+}
+
+#[test]
+fn a_replica_that_acknowledges_nothing_is_no_good_one() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let needs = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "4"];
+    let master = Server::start(dir.path(), &[&DEBUG[..], &needs].concat());
+    let replica = replica_of(&master, &other, &DEBUG);
+    let mut client = master.client();
+    wait_until("it is taken", || client.ask("SET k before") == "+OK\r\n");
+    is_equal(&master, &replica);
+    replica.signal("STOP");
+    // The connection is there, and the replica counts until it has been silent for too long.
+    let refused = "-NOREPLICAS Not enough good replicas to write.\r\n";
+    wait_until("writes are refused", || client.ask("SET k meanwhile") == refused);
+    assert_eq!(field(&mut client, "connected_slaves"), "1");
+    assert_eq!(field(&mut client, "min_slaves_good_slaves"), "0");
+    assert_eq!(client.ask("GET k"), "$9\r\nmeanwhile\r\n", "those before that were taken");
+    // The replica lacks the records that were taken meanwhile.
+    let lag_ms = |line: &str| line.split("lag_ms=").nth(1).and_then(|ms| ms.parse::<u64>().ok()).expect("a number");
+    let late = lag_ms(&field(&mut client, "slave0"));
+    wait_until("it gets later", || lag_ms(&field(&mut client, "slave0")) > late);
+    replica.signal("CONT");
+    wait_until("writes are taken", || client.ask("SET k after") == "+OK\r\n");
+    is_equal(&master, &replica);
+    wait_until("it has all", || lag_ms(&field(&mut client, "slave0")) == 0);
+    replica.stop();
+    master.stop();
+}
