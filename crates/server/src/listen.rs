@@ -9,12 +9,12 @@ use crate::tls::{Tls, handshake};
 use haypile_config::{Bind, Config};
 use haypile_engine::Engine;
 use rustls::ServerConfig;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,15 +23,15 @@ const OUT_OF_FILES_PAUSE: std::time::Duration = std::time::Duration::from_millis
 
 /// A socket that listens.
 pub enum Listener {
-    Tcp(std::net::TcpListener),
+    Tcp(TcpListener),
     /// For clients that speak TLS.
-    Tls(std::net::TcpListener),
+    Tls(TcpListener),
     Unix(UnixListener),
 }
 
 impl Listener {
     /// Returns another handle on a TCP socket.
-    pub fn try_clone_tcp(&self) -> io::Result<std::net::TcpListener> {
+    pub fn try_clone_tcp(&self) -> io::Result<TcpListener> {
         match self {
             Listener::Tcp(socket) | Listener::Tls(socket) => socket.try_clone(),
             Listener::Unix(_) => Err(ErrorKind::Unsupported.into()),
@@ -46,10 +46,22 @@ pub struct Place {
     is_encrypted: bool,
 }
 
-/// The sockets of a server. Dropping it removes the unix socket's file.
+/// The sockets of a server. Dropping it removes the unix socket's file, unless another one has taken its place.
 pub struct Listeners {
     pub sockets: Vec<(Option<Place>, Listener)>,
-    unix: Option<PathBuf>,
+    unix: Option<UnixFile>,
+}
+
+/// The file of a unix socket.
+struct UnixFile {
+    path: PathBuf,
+    /// The device and the inode when the socket was bound: another server may put its own file there.
+    id: (u64, u64),
+}
+
+/// Returns the device and the inode of a file.
+fn id_of(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()))
 }
 
 /// The directive to blame where an address cannot be had.
@@ -61,6 +73,15 @@ pub struct CannotListen {
     pub directive: &'static str,
     /// A text for people that names the address.
     pub text: String,
+}
+
+impl CannotListen {
+    /// Says that a place cannot be had for an error.
+    pub fn at(place: Place, error: &io::Error) -> CannotListen {
+        let Place { address, is_encrypted } = place;
+        let directive = if is_unavailable(error) { BIND } else { port_directive(is_encrypted) };
+        CannotListen { directive, text: format!("Can't listen on {address}: {error}") }
+    }
 }
 
 /// Returns the directive that names the port of clients that speak TLS, or none.
@@ -92,10 +113,18 @@ pub fn names_of(places: &[Place]) -> Vec<String> {
     places.iter().map(name).collect()
 }
 
-/// Listens in one place.
-pub fn open(place: Place, backlog: u32) -> io::Result<Listener> {
-    let kind = if place.is_encrypted { Listener::Tls } else { Listener::Tcp };
-    listen(place.address, backlog).map(kind)
+/// Returns the socket of a place as one that listens.
+pub fn listener(place: Place, socket: TcpListener) -> Listener {
+    if place.is_encrypted { Listener::Tls(socket) } else { Listener::Tcp(socket) }
+}
+
+/// Listens again where a socket listened until it was shut down. Linux keeps its address, so this takes no new file.
+pub fn again(socket: &TcpListener, backlog: u32) -> io::Result<()> {
+    SockRef::from(socket).listen(backlog_of(backlog))
+}
+
+fn backlog_of(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
 /// Listens in some of the places of a configuration; those that may be missing can be left out.
@@ -106,8 +135,8 @@ pub fn open_all(wanted: &[(Place, &Bind)], backlog: u32) -> Result<Vec<(Place, L
     let mut opened = Vec::new();
     for (place, bind) in wanted {
         let Place { address, is_encrypted } = *place;
-        match open(*place, backlog) {
-            Ok(socket) => opened.push((*place, socket)),
+        match listen(address, backlog) {
+            Ok(socket) => opened.push((*place, listener(*place, socket))),
             Err(error) if bind.optional && is_unavailable(&error) => {
                 tracing::debug!("not listening on {address}: {error}");
             }
@@ -120,10 +149,7 @@ pub fn open_all(wanted: &[(Place, &Bind)], backlog: u32) -> Result<Vec<(Place, L
                 );
                 return Err(CannotListen { directive, text });
             }
-            Err(error) => {
-                let directive = if is_unavailable(&error) { BIND } else { port_directive(is_encrypted) };
-                return Err(CannotListen { directive, text: format!("Can't listen on {address}: {error}") });
-            }
+            Err(error) => return Err(CannotListen::at(*place, &error)),
         }
     }
     Ok(opened)
@@ -142,21 +168,27 @@ pub fn check_ports(wanted: &[(Place, &Bind)], had: &[Place]) -> Result<(), Canno
 }
 
 impl Listeners {
-    /// Listens on all addresses that the configuration names.
+    /// Listens on the ports that the configuration names. Nothing that belongs to another server is touched.
     ///
     /// # Errors
-    /// A text for people that names the address or the path.
-    pub fn bind(config: &Config) -> Result<Listeners, String> {
-        let mut listeners = Listeners { sockets: Listeners::of_ports(config).map_err(|why| why.text)?, unix: None };
-        if let Some(path) = &config.unixsocket {
-            listeners.bind_unix(path, config)?;
-        }
-        if listeners.sockets.is_empty() {
+    /// A text for people that names the address.
+    pub fn bind_ports(config: &Config) -> Result<Listeners, String> {
+        let sockets = Listeners::of_ports(config).map_err(|why| why.text)?;
+        if sockets.is_empty() && config.unixsocket.is_none() {
             return Err(
                 "There is nothing to listen on: 'port' and 'tls-port' are 0 and 'unixsocket' is not set.".into()
             );
         }
-        Ok(listeners)
+        Ok(Listeners { sockets, unix: None })
+    }
+
+    /// Listens on the unix socket that the configuration names, if it does. Whatever socket was there is removed, so
+    /// the data directory is taken before: no other server of these data is alive.
+    ///
+    /// # Errors
+    /// A text for people that names the path.
+    pub fn bind_unix(&mut self, config: &Config) -> Result<(), String> {
+        config.unixsocket.as_ref().map_or(Ok(()), |path| self.bind_path(path, config))
     }
 
     fn of_ports(config: &Config) -> Result<Vec<(Option<Place>, Listener)>, CannotListen> {
@@ -167,7 +199,7 @@ impl Listeners {
         Ok(opened.into_iter().map(|(place, socket)| (Some(place), socket)).collect())
     }
 
-    fn bind_unix(&mut self, path: &PathBuf, config: &Config) -> Result<(), String> {
+    fn bind_path(&mut self, path: &Path, config: &Config) -> Result<(), String> {
         let fails = |error: io::Error| format!("Can't listen on the unix socket {}: {error}", path.display());
         // The file is left of an earlier run, as Redis assumes, too.
         match std::fs::remove_file(path) {
@@ -175,7 +207,7 @@ impl Listeners {
             _ => {}
         }
         let socket = UnixListener::bind(path).map_err(fails)?;
-        self.unix = Some(path.clone());
+        self.unix = Some(UnixFile { path: path.to_owned(), id: id_of(path).map_err(fails)? });
         if config.unixsocketperm > 0 {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(config.unixsocketperm)).map_err(fails)?;
         }
@@ -191,7 +223,7 @@ impl Listeners {
             match socket {
                 Listener::Tcp(socket) => names.extend(socket.local_addr().map(|address| address.to_string())),
                 Listener::Tls(socket) => names.extend(socket.local_addr().map(|address| format!("{address} (TLS)"))),
-                Listener::Unix(_) => names.extend(self.unix.as_ref().map(|path| path.display().to_string())),
+                Listener::Unix(_) => names.extend(self.unix.as_ref().map(|file| file.path.display().to_string())),
             }
         }
         names
@@ -200,7 +232,9 @@ impl Listeners {
 
 impl Drop for Listeners {
     fn drop(&mut self) {
-        if let Some(path) = &self.unix {
+        if let Some(UnixFile { path, id }) = &self.unix
+            && id_of(path).is_ok_and(|now| now == *id)
+        {
             // The file may have been removed meanwhile.
             let _ = std::fs::remove_file(path);
         }
@@ -211,7 +245,7 @@ impl Drop for Listeners {
 ///
 /// # Errors
 /// A text for people that names the address.
-pub fn bind_port(config: &Config, port: u16) -> Result<Vec<std::net::TcpListener>, String> {
+pub fn bind_port(config: &Config, port: u16) -> Result<Vec<TcpListener>, String> {
     let mut sockets = Vec::new();
     for bind in &config.bind {
         for address in addresses(bind, port)? {
@@ -239,7 +273,7 @@ fn addresses(bind: &Bind, port: u16) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-fn listen(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener> {
+fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         // `bind * ::*` listens on both.
@@ -248,7 +282,7 @@ fn listen(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    socket.listen(backlog_of(backlog))?;
     Ok(socket.into())
 }
 
@@ -334,9 +368,9 @@ fn admit(client: Accepted, is_encrypted: bool, engine: &Engine) -> Option<Accept
         None
     };
     let config = engine.settings.config();
+    // A client is served without an option that its socket does not take, as in Redis.
     if let Err(error) = client.configure(config.tcp_keepalive_s) {
-        tracing::debug!("a client was lost before it was served: {error}");
-        return None;
+        tracing::debug!("an option of a client's socket cannot be set: {error}");
     }
     if !engine.admit() {
         return refuse(client, "-ERR max number of clients reached\r\n");

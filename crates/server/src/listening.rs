@@ -11,7 +11,7 @@ use haypile_config::{Bind, Config, Refused, Settings};
 use haypile_engine::Engine;
 use socket2::SockRef;
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -36,18 +36,24 @@ struct Listening {
 /// A place, and another handle on its socket, which the accepting thread has.
 struct Present {
     place: Place,
-    socket: std::net::TcpListener,
+    socket: TcpListener,
 }
 
 /// Has the accepting thread accept from these sockets, and follow the settings.
-pub fn start(listeners: &mut Listeners, settings: &Settings) -> Orders {
+///
+/// # Errors
+/// A text for people that names the place.
+pub fn start(listeners: &mut Listeners, settings: &Settings) -> Result<Orders, String> {
     let (orders, received) = unbounded_channel();
     let sockets = std::mem::take(&mut listeners.sockets);
     let listening = Listening { present: Mutex::default(), orders };
     let mut present = Vec::new();
     for (place, socket) in sockets {
         match place {
-            Some(place) => listening.add(&mut present, place, socket),
+            Some(place) => {
+                let handle = handle_of(place, &socket).map_err(|why| why.text)?;
+                listening.add(&mut present, handle, socket);
+            }
             None => listening.order(Order::Accept(None, socket)),
         }
     }
@@ -56,7 +62,7 @@ pub fn start(listeners: &mut Listeners, settings: &Settings) -> Orders {
         let is_ours = |name: &str| ["port", "tls-port", "bind"].contains(&name);
         if changed.iter().any(|directive| is_ours(directive.name)) { listening.change(before, next) } else { Ok(()) }
     });
-    Orders(received)
+    Ok(Orders(received))
 }
 
 impl Listening {
@@ -81,6 +87,12 @@ impl Listening {
         };
         let wanted = listen::places(next).map_err(refused)?;
         let is_wanted = |one: &Present| wanted.iter().any(|(other, _)| *other == one.place);
+        // The accepting thread gets these handles if the old sockets have to listen again: there may be no files then.
+        let spares = present.iter().filter(|one| !is_wanted(one)).map(|Present { place, socket }| {
+            let spare = socket.try_clone().map_err(|error| CannotListen::at(*place, &error));
+            spare.map(|spare| listen::listener(*place, spare))
+        });
+        let spares = spares.collect::<Result<Vec<Listener>, _>>().map_err(refused)?;
         let (kept, ended): (Vec<Present>, Vec<Present>) = present.drain(..).partition(is_wanted);
         *present = kept;
         // All addresses of a port and one of them exclude each other, so these go first.
@@ -94,19 +106,21 @@ impl Listening {
         let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
         let opened = listen::open_all(&missing, next.tcp_backlog).and_then(|opened| {
             let places = present.iter().map(|one| one.place).chain(opened.iter().map(|(place, _)| *place));
-            listen::check_ports(&wanted, &places.collect::<Vec<_>>()).map(|()| opened)
+            listen::check_ports(&wanted, &places.collect::<Vec<_>>())?;
+            let with_handle = |(place, socket)| Ok((handle_of(place, &socket)?, socket));
+            opened.into_iter().map(with_handle).collect::<Result<Vec<(Present, Listener)>, _>>()
         });
         match opened {
             Ok(opened) => {
-                opened.into_iter().for_each(|(place, socket)| self.add(&mut present, place, socket));
+                opened.into_iter().for_each(|(handle, socket)| self.add(&mut present, handle, socket));
                 let places: Vec<Place> = present.iter().map(|one| one.place).collect();
                 tracing::info!("the server listens on {}", listen::names_of(&places).join(", "));
                 Ok(())
             }
             Err(why) => {
-                for Present { place, .. } in ended {
-                    match listen::open(place, before.tcp_backlog) {
-                        Ok(socket) => self.add(&mut present, place, socket),
+                for (handle, spare) in ended.into_iter().zip(spares) {
+                    match listen::again(&handle.socket, before.tcp_backlog) {
+                        Ok(()) => self.add(&mut present, handle, spare),
                         Err(error) => tracing::error!("the server does not listen where it did: {error}"),
                     }
                 }
@@ -115,16 +129,17 @@ impl Listening {
         }
     }
 
-    /// Has the accepting thread accept from a socket.
-    fn add(&self, present: &mut Vec<Present>, place: Place, socket: Listener) {
-        match socket.try_clone_tcp() {
-            Ok(other) => {
-                present.push(Present { place, socket: other });
-                self.order(Order::Accept(Some(place), socket));
-            }
-            Err(error) => tracing::error!("the server cannot listen: {error}"),
-        }
+    /// Has the accepting thread accept from a socket, of which this is another handle.
+    fn add(&self, present: &mut Vec<Present>, handle: Present, socket: Listener) {
+        self.order(Order::Accept(Some(handle.place), socket));
+        present.push(handle);
     }
+}
+
+/// Returns another handle on the socket of a place.
+fn handle_of(place: Place, socket: &Listener) -> Result<Present, CannotListen> {
+    let handle = socket.try_clone_tcp().map_err(|error| CannotListen::at(place, &error))?;
+    Ok(Present { place, socket: handle })
 }
 
 impl Orders {

@@ -1,8 +1,9 @@
 //! The life of a server: from its command line to its exit.
 //!
-//! The order matters. Steps that can fail because of the configuration come before anything is touched; the sockets and
-//! the data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the
-//! stop the event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
+//! The order matters. Steps that can fail because of the configuration come before anything is touched; the ports, the
+//! data directory's lock, the unix socket and the directory are taken in this order, and before threads start; clients
+//! are answered LOADING while the log is replayed. At the stop the event loops end first, then the I/O pool, then the
+//! store is closed, which marks the log as clean.
 
 use crate::archive::{self, Archiver, ToArchive};
 use crate::backups::Backups;
@@ -101,8 +102,7 @@ fn start(
     let users = haypile_engine::users_of(&config, table.catalog())?;
     Identity::of(&config)?;
     archive::refuse_without_base(&config)?;
-    let listeners = Listeners::bind(&config)?;
-    let data_dir = DataDir::take(&config)?;
+    let (listeners, data_dir) = take_places(&config)?;
     let _pid_file = PidFile::write(&config);
     settings.listen(move |_, _, after| {
         logging.set_level(after.loglevel);
@@ -151,6 +151,15 @@ fn start(
         tracing::info!("stopped cleanly");
     }
     closed
+}
+
+/// Takes the places that belong to one server alone: its sockets and its data directory.
+fn take_places(config: &Config) -> Result<(Listeners, DataDir), String> {
+    let mut listeners = Listeners::bind_ports(config)?;
+    let lock = DataDir::lock(config)?;
+    // Behind the lock: a server that has these data has its socket there. Nothing is written yet where that fails.
+    listeners.bind_unix(config)?;
+    Ok((listeners, DataDir::take_locked(config, lock)?))
 }
 
 /// The parts of a server that its threads share.
@@ -211,7 +220,7 @@ async fn attend(
     let signals = |kind| signal(kind).map_err(|error| format!("Signals cannot be received: {error}"));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let names = listeners.names();
-    let orders = listening::start(&mut listeners, &engine.settings);
+    let orders = listening::start(&mut listeners, &engine.settings)?;
     tokio::task::spawn_local(orders.carry_out(engine.clone(), mailboxes.clone(), replication.tls.clone()));
     let mut stop = async || {
         tokio::select! {

@@ -15,6 +15,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
+/// The longest idle time and interval of keepalive probes that Linux takes, in seconds.
+const KEEPALIVE_S_MAX: u32 = 32_767;
+
 /// An accepted socket that has no event loop yet.
 pub enum Accepted {
     Tcp(std::net::TcpStream),
@@ -50,7 +53,8 @@ pub fn peer_of(socket: &std::net::TcpStream) -> Peer {
 }
 
 impl Accepted {
-    /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 turns the latter off.
+    /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 turns the latter off, and a time
+    /// that is too long for Linux counts as the longest one.
     pub fn configure(&self, keepalive_s: u32) -> io::Result<()> {
         match self {
             Accepted::Unix(_) | Accepted::Tls(_) => Ok(()),
@@ -59,9 +63,10 @@ impl Accepted {
                 if keepalive_s > 0 {
                     // As in Redis, probes begin after the interval; three unanswered ones, a third of it apart, end the
                     // connection.
-                    let interval = Duration::from_secs(u64::from((keepalive_s / 3).max(1)));
+                    let idle_s = keepalive_s.min(KEEPALIVE_S_MAX);
+                    let interval = Duration::from_secs(u64::from((idle_s / 3).max(1)));
                     let keepalive = socket2::TcpKeepalive::new()
-                        .with_time(Duration::from_secs(u64::from(keepalive_s)))
+                        .with_time(Duration::from_secs(u64::from(idle_s)))
                         .with_interval(interval)
                         .with_retries(3);
                     socket2::SockRef::from(socket).set_tcp_keepalive(&keepalive)?;
@@ -251,6 +256,33 @@ impl Writer {
             Writer::Tcp(half) => half.writable().await,
             Writer::Unix(half) => half.writable().await,
             Writer::Tls(half) => half.half().writable().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_keepalive_is_cut_to_what_linux_takes() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let longest_s = u64::from(KEEPALIVE_S_MAX);
+        for (keepalive_s, idle_s, interval_s) in [
+            (1, 1, 1),
+            (300, 300, 100),
+            (i32::MAX as u32, longest_s, longest_s / 3),
+            (u32::MAX, longest_s, longest_s / 3),
+        ] {
+            let socket = std::net::TcpStream::connect(address).expect("it listens");
+            let client = Accepted::Tcp(socket.try_clone().expect("it can be shared"));
+            client.configure(keepalive_s).expect("Linux takes it");
+            let of = socket2::SockRef::from(&socket);
+            assert!(of.keepalive().expect("it is a socket"), "{keepalive_s}");
+            let times = (of.tcp_keepalive_time().unwrap(), of.tcp_keepalive_interval().unwrap());
+            assert_eq!(times, (Duration::from_secs(idle_s), Duration::from_secs(interval_s)), "{keepalive_s}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! CONFIG SET of `port` and `bind` while the server runs: where it listens from then on, and that nothing changes where
-//! that fails. `tls.rs` has `tls-port`.
+//! that fails; the options of the sockets. `tls.rs` has `tls-port`.
 
 mod process;
 
 use process::{Client, Server, TempDir, free_port, wait_until};
+use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -128,5 +129,54 @@ fn addresses_change_although_they_overlap() {
     assert!(!listens("127.0.0.1", port));
     assert_eq!(client.ask("CONFIG SET bind 127.0.0.1"), "+OK\r\n");
     assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    server.stop();
+}
+
+/// Lets a server open so many more files; `None`: as many as this process may.
+fn leave_files(server: &Server, room: Option<usize>) {
+    let mut limit = getrlimit(Resource::Nofile);
+    if let Some(room) = room {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs").flatten();
+        let open: Vec<u64> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        // A new file gets the lowest number that is free.
+        limit.current = (0..).filter(|number| !open.contains(number)).nth(room);
+    }
+    let pid = Pid::from_raw(server.pid().cast_signed());
+    prlimit(pid, Resource::Nofile, limit).expect("it is our child");
+}
+
+#[test]
+fn a_server_that_is_out_of_files_listens_where_it_says() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (mut before, mut client) = (server.port, server.client());
+    let mut failures = 0;
+    for room in 0..8 {
+        wait_until("all others have gone", || client.info("connected_clients") == "1");
+        let port = free_port();
+        leave_files(&server, Some(room));
+        let reply = client.ask(&format!("CONFIG SET port {port}"));
+        leave_files(&server, None);
+        let (there, gone) = if reply == "+OK\r\n" { (port, before) } else { (before, port) };
+        assert!(there == port || reply == NO_PORT, "{reply}");
+        assert_eq!(client.info("tcp_port"), there.to_string(), "room for {room}");
+        assert!(listens("127.0.0.1", there) && !listens("127.0.0.1", gone), "room for {room}: {reply}");
+        assert_eq!(Client::at(there).ask("PING"), "+PONG\r\n");
+        failures += u32::from(there != port);
+        before = there;
+    }
+    assert!((1..8).contains(&failures), "{failures}");
+    server.stop();
+}
+
+#[test]
+fn clients_are_served_however_long_the_keepalive_is() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    for seconds in [0, 1, 32_767, 32_768, 98_305, i32::MAX] {
+        assert_eq!(client.ask(&format!("CONFIG SET tcp-keepalive {seconds}")), "+OK\r\n");
+        assert_eq!(server.client().ask("PING"), "+PONG\r\n", "{seconds}");
+    }
     server.stop();
 }

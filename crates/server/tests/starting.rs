@@ -2,8 +2,10 @@
 
 mod process;
 
-use process::{Server, TempDir, fails, free_port, wait_until};
+use process::{Client, PATIENCE, Server, TempDir, fails, free_port, wait_until};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -68,6 +70,43 @@ fn a_directory_in_use_is_refused_with_its_holder() {
     let why = fails(dir.path(), free_port(), &[]);
     assert!(why.contains(&format!("is in use by the server with process id {}", server.pid())), "{why}");
     server.stop();
+}
+
+/// Asks the server behind a unix socket for the port that it listens on.
+fn port_behind(socket: &Path) -> String {
+    let socket = UnixStream::connect(socket).expect("somebody listens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    Client { socket }.info("tcp_port")
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_the_unix_socket_to_its_server() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let path = dir.path().join("haypile.sock");
+    let arguments = ["--unixsocket", path.to_str().expect("the path is text")];
+    let server = Server::start(dir.path(), &arguments);
+    let why = fails(dir.path(), free_port(), &arguments);
+    assert!(why.contains("is in use by the server with process id"), "{why}");
+    assert_eq!(port_behind(&path), server.port.to_string());
+    let why = fails(other.path(), server.port, &arguments);
+    assert!(why.contains(&format!("port {} is in use", server.port)), "{why}");
+    assert_eq!(port_behind(&path), server.port.to_string());
+    server.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_server_that_stops_leaves_the_unix_socket_of_another() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let path = other.path().join("haypile.sock");
+    let arguments = ["--unixsocket", path.to_str().expect("the path is text")];
+    let first = Server::start(dir.path(), &arguments);
+    // Whoever starts last has the path, as in Redis.
+    let second = Server::start(other.path(), &arguments);
+    first.stop();
+    assert_eq!(port_behind(&path), second.port.to_string());
+    second.stop();
+    assert!(!path.exists());
 }
 
 #[test]
