@@ -341,6 +341,38 @@ fn who_is_behind_a_new_history_or_in_it_goes_on() {
     again.through(&["set", "k", "again"]);
 }
 
+#[test]
+fn a_replica_that_lags_says_not_yet_of_a_history_that_it_does_not_know() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let more = [&YES[..], &DEBUG[..]].concat();
+    let master = Server::start(dir.path(), &more);
+    let replica = replica_of(&master, &other, &more);
+    let mut reader = Follower::at(&replica, "$");
+    assert_eq!(master.client().ask("SET k 1"), "+OK\r\n");
+    reader.through(&["set", "k", "1"]);
+    // A new history, on a port that the replica does not know.
+    master.kill();
+    let master = Server::start(dir.path(), &more);
+    let mut client = master.client();
+    (0..20).for_each(|at| assert_eq!(client.ask(&format!("SET k {at}")), "+OK\r\n"));
+    let mut of_master = Follower::at(&master, "-");
+    of_master.through(&["set", "k", "19"]);
+    let history = Follower::at(&master, "$").history;
+    assert_ne!(history, reader.history);
+    let place = format!("{} HISTORY {history}", of_master.index);
+    let reply = replica.client().ask(&format!("CHANGES.FOLLOW {place}"));
+    assert!(reply.starts_with("-NOTYET the log has come to record"), "{reply}");
+    // The master knows all histories that there are.
+    let reply = client.ask(&format!("CHANGES.FOLLOW 1000000 HISTORY {}", "0".repeat(40)));
+    assert!(reply.starts_with("-GONE the log never was in history"), "{reply}");
+    assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
+    wait_for_link(&replica);
+    let follow = format!("CHANGES.FOLLOW {place}");
+    wait_until("the replica has come so far", || {
+        replica.client().try_ask(&follow).is_some_and(|reply| !reply.starts_with('-'))
+    });
+}
+
 /// A redis-server that follows.
 fn redis_behind(master: &Server, dir: &TempDir) -> Server {
     let replica = redis(dir, &["--repl-diskless-sync-delay", "0"]);

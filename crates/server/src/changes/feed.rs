@@ -95,9 +95,14 @@ impl ChangesFeed {
             From::Now => last,
             From::Behind(index) => index,
         };
+        let not_yet = || format!("NOTYET the log has come to record {last}, not to {index}");
         if let Some(asked) = self.asked.history {
             let start = histories.starts().iter().find(|start| start.history == asked);
-            let start = start.ok_or_else(|| format!("GONE the log never was in history {asked}"))?;
+            let start = start.ok_or_else(|| match index > last && store.takes_no_writes() {
+                // The leader may have begun this history behind the last record here.
+                true => not_yet(),
+                false => format!("GONE the log never was in history {asked}"),
+            })?;
             // A reader that is told of a history stands on the way to it, or in it.
             let place = index.max(start.after());
             if histories.shared_through(asked, place) != Some(place) {
@@ -108,7 +113,7 @@ impl ChangesFeed {
             return Err(format!("GONE data were loaded behind record {loaded}"));
         }
         if index > last {
-            return Err(format!("NOTYET the log has come to record {last}, not to {index}"));
+            return Err(not_yet());
         }
         let gone = || {
             format!("GONE the log does not go back to record {index}: {}", oldest(log).map_or_else(|why| why, begins))

@@ -3,7 +3,7 @@
 //! Where the connection breaks it goes on behind the last record that was printed, as soon as the server is there
 //! again. So each record is printed at least once, and in its order.
 
-use crate::remote::Remote;
+use crate::remote::{Remote, error_in};
 use haypile_config::cli::{Follow, Server};
 use haypile_resp::Reply;
 use std::io::{ErrorKind, Write};
@@ -72,12 +72,14 @@ fn attempt(what: &Follow, from: &mut String, history: &mut Option<String>, out: 
     }
     loop {
         let (kind, json) = match remote.receive() {
-            Ok(Reply::Error(why)) => return refused(&named, &why),
             Ok(Reply::Array(parts)) => match &parts[..] {
                 [Reply::Bulk(kind), Reply::Bulk(json)] => (kind.to_vec(), json.to_vec()),
                 _ => return Ended::Refused(format!("The server {named} says what this version does not know.")),
             },
-            Ok(_) => return Ended::Refused(format!("The server {named} says what this version does not know.")),
+            Ok(reply) => match error_in(&reply) {
+                Some(why) => return refused(&named, &why),
+                None => return Ended::Refused(format!("The server {named} says what this version does not know.")),
+            },
             Err(error) => return broken(error),
         };
         if kind != b"heartbeat" {

@@ -33,7 +33,8 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// Bytes of a record whose changes are told, at most: its JSON is several times as long.
+/// Bytes of a record whose changes are told, at most: its JSON is twice as long, and longer only where it has very many
+/// very short values.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Commands that are in the log for a Redis that follows, and change no data.
@@ -54,21 +55,21 @@ impl Record<'_> {
         if self.body.len() > RECORD_BYTES_MAX {
             return unsaid();
         }
-        let (mut changes, mut count) = (Vec::new(), 0);
+        let (mut json, mut count) = (format!("{head},\"changes\":[").into_bytes(), 0);
         let (mut is_data, mut is_said, mut is_unsaid) = (false, false, false);
-        let mut before: Vec<OwnedArgs> = Vec::new();
+        let mut notes = Notes::default();
         for effect in effects(self.body) {
             match effect.map_err(|error| damaged(self.index, &error.to_string()))? {
                 Effect::Statement { database: None, text } if text == UNSAID => is_unsaid = true,
-                Effect::Statement { text: [NOTE, note @ ..], .. } => {
+                Effect::Statement { database, text: [NOTE, note @ ..] } => {
                     is_said = true;
-                    before = if wanted.before { calls(note, self.index)? } else { Vec::new() };
+                    notes = Notes { database, left: if wanted.before { calls(note, self.index)? } else { Vec::new() } };
                 }
                 Effect::Statement { database, text } => {
                     is_said = true;
                     for call in calls(text, self.index)? {
-                        let change = Change { database, call: &call, before: &mut before };
-                        if change.write(table, wanted, count > 0, &mut changes) {
+                        let change = Change { database, call: &call, notes: &mut notes };
+                        if change.write(table, wanted, count > 0, &mut json) {
                             count += 1;
                         }
                     }
@@ -79,7 +80,8 @@ impl Record<'_> {
         if is_unsaid || (is_data && !is_said) {
             return unsaid();
         }
-        Ok((count > 0).then(|| [head.as_bytes(), b",\"changes\":[", &changes, b"]}"].concat()))
+        json.extend_from_slice(b"]}");
+        Ok((count > 0).then_some(json))
     }
 }
 
@@ -112,12 +114,39 @@ fn calls(mut text: &[u8], index: Index) -> io::Result<Vec<OwnedArgs>> {
     Ok(calls)
 }
 
+/// The notes of what there was before a command. A command of which nothing was noted, because the record has notes
+/// enough, comes behind the notes of an earlier one.
+#[derive(Default)]
+struct Notes {
+    /// The database of the keys.
+    database: Option<u32>,
+    /// Invariant: no change of the record since the note has changed one of these keys.
+    left: Vec<OwnedArgs>,
+}
+
+impl Notes {
+    /// Takes out the notes of the keys that a change has. One that names no keys, or goes beyond its database, may have
+    /// changed any.
+    fn take(&mut self, database: Option<u32>, keys: &[&[u8]], is_across: bool) -> Vec<OwnedArgs> {
+        let mut taken = Vec::new();
+        if database == self.database {
+            for key in keys {
+                let at = self.left.iter().position(|note| note.as_args().opt(0) == Some(key));
+                taken.extend(at.map(|at| self.left.remove(at)));
+            }
+        }
+        if keys.is_empty() || is_across {
+            self.left.clear();
+        }
+        taken
+    }
+}
+
 /// One change of a record.
 struct Change<'a> {
     database: Option<u32>,
     call: &'a OwnedArgs,
-    /// Notes of keys that no change has taken yet.
-    before: &'a mut Vec<OwnedArgs>,
+    notes: &'a mut Notes,
 }
 
 impl Change<'_> {
@@ -134,6 +163,8 @@ impl Change<'_> {
         // A command that may be about two databases is told whichever of them is wanted.
         let is_across = entry.is_some_and(|entry| entry.command.databases != Databases::Selected);
         let database = self.database.filter(|_| !is_across);
+        // A change that is not wanted has changed its keys, too.
+        let before = self.notes.take(self.database, &keys, is_across);
         if !is_wanted(wanted, database, &keys) {
             return false;
         }
@@ -155,25 +186,20 @@ impl Change<'_> {
         strings(keys.iter().copied(), out);
         out.extend_from_slice(b",\"args\":");
         strings(args.iter_from(1), out);
-        if wanted.before {
-            self.write_before(&keys, out);
-        }
+        write_before(&before, out);
         out.push(b'}');
         true
     }
+}
 
-    /// Adds what was noted of the keys, if something was.
-    fn write_before(self, keys: &[&[u8]], out: &mut Vec<u8>) {
-        let from = out.len();
-        for key in keys {
-            let Some(at) = self.before.iter().position(|note| note.as_args().opt(0) == Some(key)) else { continue };
-            let note = self.before.remove(at);
-            out.extend_from_slice(if out.len() == from { b",\"before\":[" } else { b"," });
-            write_note(&note, out);
-        }
-        if out.len() > from {
-            out.push(b']');
-        }
+/// Adds what was noted of the keys of a change, if something was.
+fn write_before(notes: &[OwnedArgs], out: &mut Vec<u8>) {
+    for (at, note) in notes.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b",\"before\":[" } else { b"," });
+        write_note(note, out);
+    }
+    if !notes.is_empty() {
+        out.push(b']');
     }
 }
 
@@ -234,16 +260,27 @@ fn type_of(group: Group) -> Option<&'static str> {
     }
 }
 
-/// Writes bytes: as a string if they are UTF-8, else as `{"base64":"..."}`.
+/// Writes bytes: as a string if they are UTF-8 and take no more than twice their length so, else as
+/// `{"base64":"..."}`. A long value of control characters would take six times its length.
 fn string(bytes: &[u8], out: &mut Vec<u8>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => serde_json::to_writer(out, text).expect("a vector takes everything"),
-        Err(_) => {
+    match std::str::from_utf8(bytes).ok().filter(|text| escaped_bytes(text) <= 2 * text.len()) {
+        Some(text) => serde_json::to_writer(out, text).expect("a vector takes everything"),
+        None => {
             out.extend_from_slice(b"{\"base64\":\"");
             out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
             out.extend_from_slice(b"\"}");
         }
     }
+}
+
+/// Returns the bytes that a text takes in JSON, without its quotes.
+fn escaped_bytes(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        b'"' | b'\\' | b'\x08' | b'\t' | b'\n' | b'\x0c' | b'\r' => 2,
+        0..=0x1f => br"\u0000".len(),
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
 }
 
 fn strings<'w>(words: impl Iterator<Item = &'w [u8]>, out: &mut Vec<u8>) {
@@ -340,6 +377,58 @@ mod tests {
         let both = r#""before":[{"key":"n","type":"none"},{"key":"s","type":"string","length":2,"value":"ab"}]}"#;
         assert!(told.contains(hash) && told.contains(both), "{told}");
         assert!(told.ends_with(r#""args":["h"]}]}"#), "it was noted before the first change: {told}");
+    }
+
+    #[test]
+    fn a_change_without_a_note_has_none_of_an_earlier_command() {
+        let encode = haypile_commands::statement::encode;
+        let note = |body: &mut Body, database, key: &[u8]| {
+            let words = encode(&[key, b"string", b"whole", b"3", b"old"]);
+            body.statement(Some(database), &[&[NOTE], words.as_slice()]);
+        };
+        let wanted = Wanted { before: true, ..Wanted::default() };
+        // The last change of each record comes behind the notes' bound.
+        let check = |what: &str, wanted: &Wanted, changes: &[(u32, &[&[u8]])], expected: bool| {
+            let mut body = Body::new();
+            note(&mut body, 0, b"k");
+            changes.iter().for_each(|(database, words)| state(&mut body, Some(*database), words));
+            let told = told(&body, wanted).expect("the last one is wanted");
+            assert_eq!(told.contains("before"), expected, "{what}: {told}");
+        };
+        check("its own", &wanted, &[(0, &[b"SET", b"k", b"v"])], true);
+        check("another key first", &wanted, &[(0, &[b"SET", b"x", b"v"]), (0, &[b"SET", b"k", b"v"])], true);
+        check("another database's key", &wanted, &[(3, &[b"SET", b"k", b"v"])], false);
+        check("all keys were removed", &wanted, &[(0, &[b"FLUSHALL"]), (0, &[b"SET", b"k", b"v"])], false);
+        let moved: &[&[u8]] = &[b"SWAPDB", b"0", b"1"];
+        check("the databases were exchanged", &wanted, &[(0, moved), (0, &[b"SET", b"k", b"v"])], false);
+        let some = Wanted { patterns: vec![b"x*".to_vec()], ..wanted.clone() };
+        let both: &[&[u8]] = &[b"MSET", b"k", b"v", b"x", b"v"];
+        check("one that is not wanted has changed it", &some, &[(0, &[b"DEL", b"k"]), (0, both)], false);
+    }
+
+    #[test]
+    fn long_values_take_no_more_than_twice_their_bytes() {
+        let json = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            string(bytes, &mut out);
+            out
+        };
+        for (bytes, expected) in [
+            (&b""[..], &br#""""#[..]),
+            (b"\n\t\"\\", br#""\n\t\"\\""#),
+            (b"\x01", br#"{"base64":"AQ=="}"#),
+            (b"long enough\x01", br#""long enough\u0001""#),
+            ("\u{e9}\x7f".as_bytes(), "\"\u{e9}\x7f\"".as_bytes()),
+        ] {
+            assert_eq!(json(bytes), expected, "{}", bytes.escape_ascii());
+        }
+        let long = vec![0; 1 << 20];
+        assert!(json(&long).len() < 2 * long.len());
+        // The count is that of the JSON.
+        for byte in 0..=0x7f_u8 {
+            let text = format!("{}{}", "a".repeat(10), char::from(byte));
+            assert_eq!(escaped_bytes(&text) + 2, json(text.as_bytes()).len(), "{byte}");
+        }
     }
 
     #[test]
