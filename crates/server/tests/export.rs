@@ -565,3 +565,27 @@ fn keys_that_a_server_does_not_dump_are_named() {
     assert_eq!((read.version, read.keys.len()), (u32::from(VERSION_WITH_FIELD_DEADLINES), 1));
     server.stop();
 }
+
+#[test]
+fn a_key_without_its_deadline_is_named_and_left_out() {
+    let dir = TempDir::new();
+    let (data, file) = (dir.path().join("data"), dir.path().join("a.rdb"));
+    std::fs::create_dir(&data).unwrap();
+    // Each value is read by the commands of its type.
+    let server = Server::start(&data, &["--rename-command", "DUMP", ""]);
+    let mut client = server.client();
+    assert_eq!(client.ask("SET key x EX 1000"), "+OK\r\n");
+    let [option, port] = at(&server);
+    for command in ["pttl", "exists"] {
+        assert_eq!(client.ask(&format!("ACL SETUSER app reset on >pw ~* &* +@all -{command}")), "+OK\r\n");
+        let arguments = ["export", path(&file), "--force", &option, &port, "--user", "app", "--password", "pw"];
+        let output = haypile(&arguments).output().unwrap();
+        let why = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.contains("1 keys are not in the file:\nkey in database 0: NOPERM"), "{command}: {why}");
+        assert!(content(&file).keys.is_empty(), "{command}");
+    }
+    exports(&file, &["--force", &option, &port]);
+    assert!(content(&file).keys[&(0, b"key".to_vec())].1.is_some());
+    server.stop();
+}

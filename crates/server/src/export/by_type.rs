@@ -134,6 +134,11 @@ fn find<'n>(link: &mut Link, names: &'n [Vec<u8>], to: &mut Exporting) -> Result
                 continue;
             }
         };
+        // Of a deadline that is not told, nobody would know that it is missing.
+        if let Some(error) = [&count, &left].into_iter().find(|reply| reply.is_error()) {
+            to.summary.miss(name, &text_of(error));
+            continue;
+        }
         if number_of(&count).is_some_and(|count| count > 1) {
             let name = name.escape_ascii();
             to.summary.note(format!("{name} has values of several types, of which the {} is in the file", named(kind)));

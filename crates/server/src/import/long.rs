@@ -5,7 +5,7 @@
 //! a kill expires. Memory is bounded, but for the pending entries of one consumer group.
 
 use super::Ended;
-use super::server::{Link, head_words};
+use super::server::{Link, head_words, text_of};
 use haypile_rdb::{Fields, Idempotency, Kind, Part, StreamId};
 use haypile_resp::Reply;
 use std::collections::HashMap;
@@ -35,6 +35,16 @@ pub struct Long {
     /// The elements so far: bytes of a string, entries of a stream.
     elements: u64,
     may_lapse: bool,
+}
+
+/// The end of a long value.
+pub enum Outcome {
+    /// The value has its name.
+    Named,
+    /// The name was to be kept, and is taken.
+    Kept,
+    /// The deadline of the key, or of all fields of a hash, has passed while the value was made.
+    Expired,
 }
 
 /// Words for one command.
@@ -111,7 +121,9 @@ impl Long {
                 let words = [b"ENTRIESADDED", added.as_bytes(), b"MAXDELETEDID", deleted.as_bytes()];
                 let words: Vec<&[u8]> =
                     [b"XSETID", &self.temporary[..], last.as_bytes()].into_iter().chain(words).collect();
-                return self.step(link, &words);
+                self.step(link, &words)?;
+                // A stream without entries has no deadline yet.
+                return self.keep_for_now(link);
             }
             Part::Group(group) => {
                 self.group.clear();
@@ -237,14 +249,14 @@ impl Long {
         self.step(link, &[b"PEXPIRE", &self.temporary, TEMPORARY_MS.as_bytes()])
     }
 
-    /// Gives the value its name and its deadline; returns false if the name was to be kept and is taken.
+    /// Gives the value its name and its deadline.
     pub fn finish(
         mut self: Box<Self>,
         link: &mut Link,
         elements: u64,
         deadline_ms: Option<u64>,
         keep: bool,
-    ) -> Result<bool, Ended> {
+    ) -> Result<Outcome, Ended> {
         self.send_gathered(link)?;
         let count = match self.kind {
             Kind::String => &b"STRLEN"[..],
@@ -281,15 +293,28 @@ impl Long {
             Reply::Array(replies) => replies.get(1),
             _ => None,
         };
+        let may_be_gone = deadline.is_some() || self.may_lapse;
         match renamed {
             Some(Reply::Integer(0)) => {
                 self.abandon(link)?;
-                Ok(false)
+                Ok(Outcome::Kept)
             }
-            Some(renamed) if !renamed.is_error() => Ok(true),
-            // The deadline has passed while the value was made.
-            Some(_) if deadline.is_some() => Ok(true),
-            _ => Err(link.refuses(&self.name, renamed.unwrap_or(&reply))),
+            Some(renamed) if !renamed.is_error() => Ok(Outcome::Named),
+            Some(error) if may_be_gone && text_of(error).contains("no such key") => {
+                if !keep {
+                    // Nothing has the name, as after a RESTORE with REPLACE whose deadline has passed.
+                    let removed = link.call(&[b"DEL", &self.name])?;
+                    if removed.is_error() {
+                        return Err(link.refuses(&self.name, &removed));
+                    }
+                }
+                Ok(Outcome::Expired)
+            }
+            _ => {
+                // The key in the making may have no deadline by now.
+                let _ = self.abandon(link);
+                Err(link.refuses(&self.name, renamed.unwrap_or(&reply)))
+            }
         }
     }
 

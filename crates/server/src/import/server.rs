@@ -4,7 +4,7 @@
 //! Commands are sent ahead of their replies, within bounds. A value that is too long for one command is made element by
 //! element (`long`). The server decides about a key as a whole, so each is there whole or not at all.
 
-use super::long::Long;
+use super::long::{Long, Outcome};
 use super::progress::Progress;
 use super::tally::Tally;
 use super::{Ended, Target};
@@ -73,6 +73,7 @@ pub struct Link {
     database: u64,
     under_way: VecDeque<Sent>,
     bytes: usize,
+    is_broken: bool,
     pub tally: Tally,
 }
 
@@ -121,7 +122,7 @@ impl Server {
         let tape = Tape::new(payload_bytes_max);
         let (under_way, tally) = (VecDeque::new(), Tally::new());
         let server = Server {
-            link: Link { remote, place: shown, database: 0, under_way, bytes: 0, tally },
+            link: Link { remote, place: shown, database: 0, under_way, bytes: 0, is_broken: false, tally },
             keep,
             is_before_7_2: version.is_some_and(|version| version < (7, 2)),
             payload_bytes_max,
@@ -180,9 +181,9 @@ impl Server {
             failed = long.take(&mut self.link, part);
             if failed.is_ok() { Ok(()) } else { Err(()) }
         });
-        failed?;
+        // A key that could not be made is removed as well when the import ends.
         self.state = State::Long(long);
-        Ok(())
+        failed
     }
 
     fn on_end(&mut self, elements: u64) -> Result<(), Ended> {
@@ -202,8 +203,9 @@ impl Server {
     fn finish(&mut self, long: Box<Long>, elements: u64) -> Result<(), Ended> {
         let About { kind, deadline_ms, .. } = self.about;
         match long.finish(&mut self.link, elements, deadline_ms, self.keep)? {
-            true => self.link.tally.add(self.link.database, kind, 1),
-            false => self.link.tally.kept += 1,
+            Outcome::Named => self.link.tally.add(self.link.database, kind, 1),
+            Outcome::Kept => self.link.tally.kept += 1,
+            Outcome::Expired => self.link.tally.expired += 1,
         }
         Ok(())
     }
@@ -312,7 +314,8 @@ impl Link {
         Ended::Refused(format!("The server {} does not take key \"{}\": {said}.{why}", self.place, name.escape_ascii()))
     }
 
-    fn broken(&self, error: &io::Error) -> Ended {
+    fn broken(&mut self, error: &io::Error) -> Ended {
+        self.is_broken = true;
         Ended::Refused(format!("The connection to the server {} is broken: {error}.", self.place))
     }
 
@@ -338,6 +341,14 @@ impl Link {
             self.receive()?;
         }
         Ok(())
+    }
+
+    /// Waits for all replies, whatever they say, as far as the connection goes on.
+    fn drain(&mut self) {
+        while !self.under_way.is_empty() && !self.is_broken {
+            // The first refusal was told already.
+            let _ = self.receive();
+        }
     }
 
     /// Sends a command and waits for its reply, when all others have theirs.
@@ -367,7 +378,8 @@ impl Sink for Server {
 impl Target for Server {
     fn complete(&mut self) -> Result<(), Ended> {
         let settled = self.link.settle();
-        if let (State::Long(long), Ok(())) = (&self.state, &settled) {
+        self.link.drain();
+        if let (State::Long(long), false) = (&self.state, self.link.is_broken) {
             // The key expires by itself as well.
             let _ = long.abandon(&mut self.link);
         }
