@@ -52,8 +52,9 @@ impl Name {
         let pattern = b"00000000T000000Z";
         let fits = |(byte, sign): (u8, &u8)| if *sign == b'0' { byte.is_ascii_digit() } else { byte == *sign };
         let is_time = time.len() == pattern.len() && time.bytes().zip(pattern).all(fits);
-        let index = index.parse().ok()?;
-        is_time.then(|| Name { time: time.to_owned(), index })
+        let parsed = Name { time: time.to_owned(), index: index.parse().ok()? };
+        // An index may be written in other ways, which no backup has.
+        (is_time && parsed.text() == name).then_some(parsed)
     }
 
     fn text(&self) -> String {
@@ -134,14 +135,19 @@ impl Archive for Backups {
     fn tidy(&self) -> Option<Duration> {
         let config = self.settings.config();
         let dir = datadir::backups_dir(&config.dir);
-        let rubbish = names(&dir).ok()?.into_iter().find(|name| name.starts_with(MAKING) || name.starts_with(GONE))?;
-        match remove_piece(&dir.join(rubbish)) {
-            Ok(bytes) => Some(Duration::from_secs(1).mul_f64(bytes as f64 / REMOVAL_BYTES_PER_S as f64)),
-            Err(error) => {
-                tracing::warn!("what is left of a backup cannot be removed: {}: {error}", dir.display());
-                None
+        let rubbish = names(&dir).ok()?.into_iter().filter(|name| name.starts_with(MAKING) || name.starts_with(GONE));
+        let mut failed = Vec::new();
+        for path in rubbish.map(|name| dir.join(name)) {
+            match remove_piece(&path) {
+                Ok(bytes) => return Some(Duration::from_secs(1).mul_f64(bytes as f64 / REMOVAL_BYTES_PER_S as f64)),
+                Err(error) => failed.push((path, error)),
             }
         }
+        // Once all others are gone.
+        for (path, error) in failed {
+            tracing::warn!("what is left of a backup cannot be removed: {}: {error}", path.display());
+        }
+        None
     }
 }
 
@@ -233,6 +239,9 @@ mod tests {
         assert!(Name::new(10, 10) > Name::new(10, 9) && Name::new(11, 1) > Name::new(10, 9));
         for other in ["lost+found", "20261122T084500Z", "20261122T084500Z-", "20261122 084500Z-7", ".new-1-2", "a-1"] {
             assert_eq!(Name::parse(other), None, "{other}");
+        }
+        for index in ["+7", "007", "-7", " 7", "18446744073709551616"] {
+            assert_eq!(Name::parse(&format!("20261122T084500Z-{index}")), None, "{index}");
         }
     }
 

@@ -87,11 +87,9 @@ impl Remote {
             true => vec![b"AUTH", password],
             false => vec![b"AUTH", user, password],
         };
-        match self.call(&words)? {
-            Reply::Error(why) => {
-                Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {why}")))
-            }
-            _ => Ok(()),
+        match error_in(&self.call(&words)?) {
+            Some(why) => Err(Error::new(ErrorKind::PermissionDenied, format!("it refuses the password: {why}"))),
+            None => Ok(()),
         }
     }
 
@@ -108,11 +106,8 @@ impl Remote {
             (None, None) => return Ok(()),
         };
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        match self.call(&words) {
-            Ok(Reply::Error(why)) => Err(why.to_string()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
+        let reply = self.call(&words).map_err(|error| error.to_string())?;
+        error_in(&reply).map_or(Ok(()), Err)
     }
 
     /// Returns this end's address.
@@ -304,6 +299,15 @@ fn plain(error: Error) -> Error {
     }
 }
 
+/// Returns the text of an error reply, whatever bytes it has; `None` of any other reply.
+pub fn error_in(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Error(text) => Some(text.to_string()),
+        Reply::ErrorBytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    }
+}
+
 /// Returns whether INFO speaks of a member of a group that does not lead.
 pub fn is_beside(reply: &Reply) -> bool {
     let Reply::Bulk(info) = reply else { return false };
@@ -368,6 +372,23 @@ mod tests {
         let (port, served) = server(b"*1\r\n$4\r\nPING\r\n", b"HTTP/1.1 400\r\n".to_vec(), 99);
         let mut remote = Remote::connect("localhost", port, PATIENCE, None).unwrap();
         assert_eq!(remote.call(&[b"PING"]).unwrap_err().kind(), ErrorKind::InvalidData);
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn a_refusal_is_one_whatever_bytes_it_has() {
+        let place = Server { host: "127.0.0.1".into(), port: 0, user: None, password: Some("x".into()), tls: None };
+        for (reply, said) in
+            [(&b"-WRONGPASS no\r\n"[..], "WRONGPASS no"), (b"-WRONGPASS \xff\r\n", "WRONGPASS \u{fffd}")]
+        {
+            let (port, served) = server(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n", reply.to_vec(), 99);
+            let mut remote = Remote::connect("127.0.0.1", port, PATIENCE, None).unwrap();
+            assert_eq!(remote.log_in_as(&place), Err(said.to_owned()));
+            served.join().unwrap();
+        }
+        let (port, served) = server(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n", b"+OK\r\n".to_vec(), 99);
+        let mut remote = Remote::connect("127.0.0.1", port, PATIENCE, None).unwrap();
+        assert_eq!(remote.log_in_as(&place), Ok(()));
         served.join().unwrap();
     }
 

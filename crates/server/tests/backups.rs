@@ -148,6 +148,25 @@ fn the_newest_backups_are_kept_and_those_that_a_server_was_started_on() {
 }
 
 #[test]
+fn remains_that_cannot_be_removed_keep_no_others() {
+    const EACH: usize = 8;
+    let dir = TempDir::new();
+    Server::start(dir.path(), &[]).stop();
+    let remains = dir.path().join("backups");
+    for n in 0..EACH {
+        fs::create_dir_all(remains.join(format!(".gone-{n}/base"))).expect("a directory can be made");
+        // Nothing is removed below what is no directory.
+        fs::write(remains.join(format!(".new-{n}")), "no directory").expect("it is writable");
+    }
+    let server = Server::start(dir.path(), &[]);
+    wait_until("the directories are gone", || all_names(dir.path()).len() == EACH);
+    assert!(all_names(dir.path()).iter().all(|name| name.starts_with(".new-")));
+    let mut client = server.client();
+    assert_eq!(client.ask("SAVE"), "+OK\r\n");
+    server.stop();
+}
+
+#[test]
 fn a_backup_that_fails_says_why_and_the_server_goes_on() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);

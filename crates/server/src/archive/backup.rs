@@ -149,7 +149,11 @@ impl Archiver {
 
     /// Sends the files of a backup that the archive lacks.
     fn send_missing(
-        &self, archive: &Archive, manifest: &Manifest, paths: &[PathBuf], mark: &Mark,
+        &self,
+        archive: &Archive,
+        manifest: &Manifest,
+        paths: &[PathBuf],
+        mark: &Mark,
     ) -> Result<(), String> {
         let there = archive.files().map_err(|error| error.to_string())?;
         let mut seen: HashSet<Digest> = HashSet::new();

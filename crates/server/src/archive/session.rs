@@ -398,7 +398,11 @@ mod tests {
             (9000, 2000, Some(999), false),
             (9000, 2000, Some(1000), true),
         ] {
-            assert_eq!(is_old(made_ms, now_ms, made_before_ms, 1000), expected, "{made_ms} {now_ms} {made_before_ms:?}");
+            assert_eq!(
+                is_old(made_ms, now_ms, made_before_ms, 1000),
+                expected,
+                "{made_ms} {now_ms} {made_before_ms:?}"
+            );
             assert!(!is_old(made_ms, now_ms, made_before_ms, 0), "none are wanted by time");
         }
     }

@@ -37,7 +37,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, LocalOptions};
 
 /// Bytes of the one buffer that all connections of a loop read into. A pipeline of usual commands fits, and so the
@@ -432,7 +432,10 @@ impl EventLoop {
         }
     }
 
+    /// Removes keys that are due, for as long as the time between two looks; what is left then is for the next one, so
+    /// that other work that no client asks for does not wait until all of them are gone.
     async fn expire(&self, in_base: bool) {
+        let since = Instant::now();
         if in_base {
             self.worker.borrow_mut().expire_in_base();
         }
@@ -442,7 +445,7 @@ impl EventLoop {
             if is_behind {
                 self.ask_for_tick();
             }
-            if !more {
+            if !more || since.elapsed() >= CRON {
                 return;
             }
             // Clients come first: due keys stay due.

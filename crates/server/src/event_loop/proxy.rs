@@ -8,10 +8,10 @@ use crate::event_loop::EventLoop;
 use crate::event_loop::connection::Connection;
 use crate::event_loop::rest::Rest;
 use crate::raft::Raft;
+use crate::remote::error_in;
 use crate::socket::Socket;
 use crate::stream::{Reader, Writer, halves_of};
 use haypile_engine::{Leader, PROXY};
-use haypile_resp::Reply;
 use socket2::TcpKeepalive;
 use std::future::{pending, poll_fn};
 use std::io::{self, Error, ErrorKind};
@@ -128,8 +128,8 @@ fn connect_blocking(raft: &Raft, words: &[Vec<u8>]) -> Result<Socket, Refused> {
     let [proxy, address, told @ ..] = words else { unreachable!("the engine makes these words") };
     let mut remote = raft.connect_to(&String::from_utf8_lossy(address), CONNECT_MAX)?;
     let words: Vec<&[u8]> = [&b"REPLCONF"[..], proxy].into_iter().chain(told.iter().map(Vec::as_slice)).collect();
-    if let Reply::Error(why) = remote.call(&words)? {
-        return Err(Refused(why.to_string()));
+    if let Some(why) = error_in(&remote.call(&words)?) {
+        return Err(Refused(why));
     }
     // Nothing comes behind the answer before the client has said something.
     let socket = remote.into_parts().0;
