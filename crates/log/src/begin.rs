@@ -51,7 +51,8 @@ impl Log {
     /// without a record, each is followed in turn. It is on the disk when this returns. Blocks.
     ///
     /// # Panics
-    /// The history forks right behind the last record from one in which this log [stands](Histories::standing).
+    /// The history is not known, and forks right behind the last record from one in which this log
+    /// [stands](Histories::standing).
     ///
     /// # Errors
     /// The log cannot be written or synced. It may be tried again.
@@ -65,6 +66,7 @@ impl Log {
         self.begin(|histories, last| {
             let forks = |history| start.parent() == Some((history, last));
             assert!(histories.standing(last).any(forks), "the next history forks behind the last record");
+            assert!(histories.start_of(start.history).is_none(), "a history begins once");
             start
         })
         .map(drop)

@@ -110,3 +110,48 @@ fn a_replica_that_was_a_master_for_a_while_without_a_write_gets_a_copy_if_its_ma
     replica.stop();
     master.stop();
 }
+
+#[test]
+fn histories_without_a_record_are_named_again_and_again_and_kept_once() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let mut master = Server::start(dir.path(), &DEBUG);
+    let port = master.port;
+    fill(&mut master.client(), 0, 50);
+    // Two histories that both servers know, and that have no record.
+    for _ in 0..2 {
+        master.kill();
+        master = Server::start_at(dir.path(), port, &DEBUG);
+    }
+    let mut replica = replica_of(&master, &other, &DEBUG);
+    is_equal(&master, &replica);
+    let follows = format!("127.0.0.1 {port}");
+    let port_of_replica = replica.port;
+    let segments = |dir: &TempDir| std::fs::read_dir(dir.path().join("log")).expect("it has a log").count();
+    let before = segments(&other);
+    for round in 0..4 {
+        // It is a master in between, and writes nothing.
+        let mut own = replica.client();
+        if round % 2 == 1 {
+            assert_eq!(own.ask("REPLICAOF NO ONE"), "+OK\r\n");
+            wait_until("it leads", || own.info("role") == "master");
+            assert_eq!(own.ask(&format!("REPLICAOF {follows}")), "+OK\r\n");
+        } else {
+            replica.kill();
+            replica =
+                Server::start_at(other.path(), port_of_replica, &[&DEBUG[..], &["--replicaof", &follows]].concat());
+        }
+        wait_for_link(&replica);
+        is_equal(&master, &replica);
+    }
+    assert!(segments(&other) <= before + 6, "{} files of the log, {before} before", segments(&other));
+    // The master goes on: what the replica stands in now it has left for good.
+    assert_eq!(master.client().ask("SET k of-master"), "+OK\r\n");
+    wait_until("it has the record", || replica.client().ask("GET k") == "$9\r\nof-master\r\n");
+    is_equal(&master, &replica);
+    replica.kill();
+    replica = Server::start_at(other.path(), port_of_replica, &[&DEBUG[..], &["--replicaof", &follows]].concat());
+    wait_for_link(&replica);
+    is_equal(&master, &replica);
+    replica.stop();
+    master.stop();
+}

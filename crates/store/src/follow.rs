@@ -178,16 +178,21 @@ impl Store {
         Ok(())
     }
 
-    /// Goes on with the next history of the log that this store follows.
+    /// Goes on with the next history of the log that this store follows. Nothing is to be done for one in which the
+    /// store stands already.
     ///
     /// # Errors
     /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the
     /// last record from one that this store [stands](haypile_log::Histories::standing) in; or the store leads.
     pub fn follow_history(&self, start: HistoryStart) -> Result<(), FollowError> {
         self.expect_to_follow()?;
-        let (history, last) = (self.history(), self.log.last());
+        let (history, last, histories) = (self.history(), self.log.last(), self.log.histories());
+        let is_known = histories.starts().iter().any(|known| known.history == start.history);
+        if start.history != history && histories.standing(last).any(|standing| standing == start.history) {
+            return Ok(());
+        }
         let forks = |standing| start.parent() == Some((standing, last));
-        if start.history != history && !self.log.histories().standing(last).any(forks) {
+        if start.history != history && (is_known || !histories.standing(last).any(forks)) {
             let why = format!("history {} does not go on where history {history} ends with {last} here", start.history);
             return Err(FollowError::Damaged(why));
         }

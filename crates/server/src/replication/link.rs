@@ -47,7 +47,9 @@ const SKEW_MS_MAX: i64 = 10_000;
 
 /// Follows masters, one after the other, and leads where there is none; to the end of the server.
 pub fn run(replication: &Replication) {
-    let (mut pause, mut psync, mut asks_plainly) = (PAUSE_MIN, Psync::default(), false);
+    let (mut pause, mut psync) = (PAUSE_MIN, Psync::default());
+    // The version of the master that turned out to be in a history that the data have left.
+    let mut elsewhere = None;
     while !replication.engine_is_closing() {
         let (master, version) = replication.wanted();
         if replication.engine.group.is_member() {
@@ -68,11 +70,17 @@ pub fn run(replication: &Replication) {
             pause = PAUSE_MIN;
             continue;
         };
-        let attempt =
-            Attempt { replication, master: &master, version, asks_plainly, is_elsewhere: AtomicBool::new(false) };
+        let (asks_plainly, is_elsewhere) = (elsewhere == Some(version), AtomicBool::new(false));
+        let attempt = Attempt { replication, master: &master, version, asks_plainly, is_elsewhere };
         let before = attempt.last();
+        let ended = attempt.run(&mut psync);
+        if attempt.is_elsewhere.load(Ordering::Relaxed) {
+            elsewhere = Some(version);
+        } else if ended.is_ok() {
+            elsewhere = None;
+        }
         // Without an error a copy is in place, behind which the next attempt goes on; or the master is another one.
-        if let Err(error) = attempt.run(&mut psync)
+        if let Err(error) = ended
             && attempt.goes_on()
         {
             let why = error.to_string();
@@ -86,7 +94,6 @@ pub fn run(replication: &Replication) {
             replication.wait_for_change(version, after_load.unwrap_or(pause));
             pause = (2 * pause).min(PAUSE_MAX);
         }
-        asks_plainly = attempt.is_elsewhere.load(Ordering::Relaxed);
         replication.tidy();
     }
 }
@@ -187,7 +194,7 @@ impl Attempt<'_> {
             }
         };
         if let Some(store) = engine.store_arc() {
-            tail::keep(&store, &looked, shared, &dir).map_err(Error::other)?;
+            tail::keep(&store, &looked, shared, &dir, &|| self.goes_on()).map_err(Error::other)?;
         }
         let mut put = Ok(());
         let adopted = engine.put_copy(&mut || {
@@ -214,9 +221,9 @@ struct Records<'a> {
     attempt: &'a Attempt<'a>,
     incoming: Incoming,
     acknowledger: Acknowledger,
-    /// The history in which this server said to stand.
-    asked: History,
-    /// The history of the records that come, since the first one.
+    /// The history that the master goes on in: the one in which this server said to stand, then those that it names.
+    named: History,
+    /// The same, since the first record of it.
     history: Option<History>,
     /// Messages that had no room on their way to clients, since that was told.
     unheard: u64,
@@ -227,16 +234,16 @@ struct Records<'a> {
 impl<'a> Records<'a> {
     fn new(attempt: &'a Attempt<'a>, incoming: Incoming, out: Outgoing, asked: History) -> Records<'a> {
         let acknowledger = Acknowledger { out, last: None, classes: None };
-        Records { attempt, incoming, acknowledger, asked, history: None, unheard: 0, skewed: false }
+        Records { attempt, incoming, acknowledger, named: asked, history: None, unheard: 0, skewed: false }
     }
 
-    /// Returns the history of the first record of the connection, if no other one was named before it.
-    fn first_history(attempt: &Attempt<'_>, asked: History, at: &Place) -> io::Result<History> {
+    /// Checks that the first record of the history that the master goes on in belongs behind these data.
+    fn check_first(attempt: &Attempt<'_>, named: History, at: &Place) -> io::Result<History> {
         let history = at.store.history();
-        if asked != history {
+        if named != history {
             // The master has not left that history: only a copy leads back to it.
             attempt.is_elsewhere.store(true, Ordering::Relaxed);
-            let why = format!("it goes on in history {asked}, which these data have left for {history}");
+            let why = format!("it goes on in history {named}, which these data have left for {history}");
             return Err(Error::other(why));
         }
         Ok(history)
@@ -264,7 +271,7 @@ impl<'a> Records<'a> {
 
     /// Applies all that has come.
     fn apply(&mut self, at: &Place) -> io::Result<()> {
-        let Records { attempt, incoming, acknowledger, asked, history, unheard, skewed } = self;
+        let Records { attempt, incoming, acknowledger, named, history, unheard, skewed } = self;
         let replication = attempt.replication;
         let serves = || !replication.engine_is_closing();
         let locks = FollowerLocks::new(&replication.engine, &at.store, at.version, &serves);
@@ -274,7 +281,7 @@ impl<'a> Records<'a> {
             if let Ok(Some(Frame::Record(record))) = frame {
                 let of = match *history {
                     Some(history) => history,
-                    None => *history.insert(Records::first_history(attempt, *asked, at)?),
+                    None => *history.insert(Records::check_first(attempt, *named, at)?),
                 };
                 together.push(record.of(of));
                 if together.len() < TOGETHER_MAX {
@@ -292,7 +299,7 @@ impl<'a> Records<'a> {
                 Frame::Record(_) => {}
                 Frame::History(start) => {
                     attempt.when_there_is_room(at, acknowledger, || at.store.follow_history(start))?;
-                    *history = Some(start.history);
+                    (*named, *history) = (start.history, None);
                 }
                 Frame::Heartbeat { written, confirmed, time_ms, .. } => {
                     // If this server is to lead, that much is on more than its own disk.
