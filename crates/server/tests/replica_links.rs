@@ -35,7 +35,7 @@ fn a_link_that_falls_silent_is_given_up_and_comes_back() {
 #[test]
 fn a_replica_that_acknowledges_nothing_is_no_good_one() {
     let (dir, other) = (TempDir::new(), TempDir::new());
-    let needs = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "4"];
+    let needs = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "8"];
     let master = Server::start(dir.path(), &[&DEBUG[..], &needs].concat());
     let replica = replica_of(&master, &other, &DEBUG);
     let mut client = master.client();

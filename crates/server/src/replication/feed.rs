@@ -89,6 +89,7 @@ impl Feed {
             written: Index(0),
             synced: Index(0),
             applied: Index(0),
+            since: Instant::now(),
             acknowledged: Instant::now(),
             marks: Marks::default(),
         };

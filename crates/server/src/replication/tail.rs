@@ -22,7 +22,7 @@ const NAMED_MAX: usize = 20;
 ///
 /// # Errors
 /// A text for people. Nothing is left then.
-pub fn keep(store: &Store, copy: &Looked, said: Index, dir: &Path) -> Result<(), String> {
+pub fn keep(store: &Store, copy: &Looked, said: Index, dir: &Path, goes_on: &dyn Fn() -> bool) -> Result<(), String> {
     let log = store.log();
     let last = log.last();
     let common = common_through((&log.histories(), last), (&copy.histories, copy.end.last));
@@ -47,16 +47,28 @@ pub fn keep(store: &Store, copy: &Looked, said: Index, dir: &Path) -> Result<(),
             return Ok(());
         }
         tracing::warn!("the data have no history in common with the master's, and are given up as a whole");
+        let (free, keep_free) = store.disk_room();
+        let bytes = log.bytes_after(after);
+        if free.is_some_and(|free| free < keep_free.saturating_add(bytes)) {
+            tracing::warn!("their log is given up, too: the disk has no room for its {bytes} bytes");
+            return Ok(());
+        }
     }
     if after > behind {
         tracing::warn!("of the records that the master does not have, the log has those from {} on", after.next());
     }
-    save(store, after, &names, dir)
+    save(store, after, &names, dir, goes_on)
 }
 
 /// Saves the records behind `after`, all of them synced, to a directory below `dir`, and says which keys they are
 /// about. The directory is on the disk when this returns.
-fn save(store: &Store, after: Index, names: &BTreeSet<Vec<u8>>, dir: &Path) -> Result<(), String> {
+fn save(
+    store: &Store,
+    after: Index,
+    names: &BTreeSet<Vec<u8>>,
+    dir: &Path,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<(), String> {
     let log = store.log();
     let last = log.last();
     let hold = log.hold_after(after).ok_or("the log's records go away")?;
@@ -69,7 +81,11 @@ fn save(store: &Store, after: Index, names: &BTreeSet<Vec<u8>>, dir: &Path) -> R
         _ => {}
     }
     std::fs::create_dir_all(&to).map_err(failed)?;
-    let saved = log.export(&hold, last, &to, &|| true).map_err(|error| error.to_string())?;
+    let saved = log.export(&hold, last, &to, goes_on).map_err(|error| {
+        // What is left of it now goes with the next attempt.
+        let _ = std::fs::remove_dir_all(&tail);
+        error.to_string()
+    })?;
     let tails = datadir::tails_dir(dir);
     [&*tail, &*tails, dir].into_iter().try_for_each(sync_dir).map_err(failed)?;
     let more = if names.len() > NAMED_MAX { ", and others" } else { "" };

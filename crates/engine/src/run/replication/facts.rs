@@ -8,7 +8,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 use haypile_commands::host::Failover;
 use haypile_log::Index;
 use haypile_store::Origin;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -88,6 +88,8 @@ pub struct Downstream {
     pub written: Index,
     pub synced: Index,
     pub applied: Index,
+    /// When the connection came.
+    pub since: Instant,
     /// When the replica acknowledged something last.
     pub acknowledged: Instant,
     /// When the log had got to where the replica has not come yet.
@@ -221,7 +223,7 @@ impl Replication {
 
     /// Returns the last record that so many replicas of the store of this version have, in memory and handed to their
     /// operating systems, or on their disks. A replica that has come back while its former connection is still there
-    /// counts once.
+    /// counts once; so do two behind one address that announce the same port.
     pub(crate) fn acknowledged_by(&self, replicas: usize, version: u64, on_disk: bool) -> Index {
         let state = self.state();
         let mut reached: BTreeMap<(&str, u16), Index> = BTreeMap::new();
@@ -266,16 +268,17 @@ impl Replication {
 }
 
 impl State {
-    /// Returns how many replicas get records and are as they should be. A replica that has come back while its former
-    /// connection is still there counts once. Connections count each for itself where none has said on which port the
-    /// replica listens.
+    /// Returns how many replicas get records and are as they should be. A former connection of a replica that has come
+    /// back counts no more: nothing has come over it since. Two replicas behind one address count both.
     fn online(&self, is_right: impl Fn(&Downstream) -> bool) -> usize {
+        let is_former = |number: u64, replica: &Downstream| {
+            let mut later = self.downstream.range(number + 1..).map(|(_, later)| later);
+            later.any(|later| {
+                (&later.host, later.port) == (&replica.host, replica.port) && replica.acknowledged < later.since
+            })
+        };
         let online = self.downstream.iter().filter(|(_, replica)| replica.state == DownstreamState::Online);
-        let names = online.filter(|(_, replica)| is_right(replica)).map(|(number, replica)| {
-            let connection = if replica.port == 0 { *number } else { 0 };
-            (&*replica.host, replica.port, connection)
-        });
-        names.collect::<BTreeSet<_>>().len()
+        online.filter(|(number, replica)| is_right(replica) && !is_former(**number, replica)).count()
     }
 }
 
@@ -322,6 +325,7 @@ mod tests {
                 written: Index(*written),
                 synced: Index(*synced),
                 applied: Index(*written),
+                since: Instant::now(),
                 acknowledged: Instant::now(),
                 marks: Marks::default(),
             };
@@ -355,27 +359,27 @@ mod tests {
         use DownstreamState::{Online, WaitCopy};
         let has = [
             (1, 5, Online, [20, 10]),
-            // Replica 1 once more: nobody has noticed the end of this connection.
+            // Replica 1 once more: nobody has noticed the end of its former connection.
             (1, 5, Online, [18, 18]),
             (2, 5, Online, [15, 15]),
-            // Two that have not said where they listen.
-            (0, 5, Online, [20, 0]),
-            (0, 5, Online, [20, 0]),
+            // Two behind one address, which both are heard of.
+            (4, 5, Online, [20, 0]),
+            (4, 5, Online, [20, 0]),
             (3, 5, WaitCopy, [99, 99]),
         ];
         let replication = replicas(&has);
+        let note = |number, note: &dyn Fn(&mut Downstream)| replication.note_downstream(number, note);
+        let now = Instant::now();
+        for number in 0..has.len() as u64 {
+            note(number, &|replica| (replica.since, replica.acknowledged) = (now, now));
+        }
+        note(0, &|replica| replica.acknowledged = now - Duration::from_secs(60));
         assert_eq!(replication.acknowledged(Index(10)), (4, 2));
         assert_eq!(replication.acknowledged(Index(16)), (3, 1));
-        assert_eq!(replication.acknowledged(Index(19)), (3, 0));
+        assert_eq!(replication.acknowledged(Index(19)), (2, 0));
         assert_eq!(replication.good_replicas(Duration::from_secs(3600)), 4);
-        // The former connection is silent, and the new one is not: the replica is a good one.
-        let late = |number, by| {
-            replication.note_downstream(number, |replica| replica.acknowledged -= Duration::from_secs(by));
-        };
-        late(1, 60);
-        assert_eq!(replication.good_replicas(Duration::from_secs(30)), 4);
-        late(0, 60);
-        assert_eq!(replication.good_replicas(Duration::from_secs(30)), 3);
+        note(2, &|replica| replica.acknowledged = now - Duration::from_secs(60));
+        assert_eq!(replication.good_replicas(Duration::from_secs(30)), 3, "late, and alone");
     }
 
     #[test]

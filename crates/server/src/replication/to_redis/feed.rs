@@ -122,6 +122,7 @@ impl RedisFeed {
             written: Index(0),
             synced: Index(0),
             applied: Index(0),
+            since: Instant::now(),
             acknowledged: Instant::now(),
             marks: Marks::default(),
         }
