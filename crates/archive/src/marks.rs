@@ -74,9 +74,12 @@ impl Mark {
     /// Sets the mark again where it has been there for a while: it counts for some time only.
     ///
     /// # Errors
-    /// The place refuses.
+    /// The place refuses, or the mark may have ceased to count: others may have begun.
     pub fn renew(&self) -> Result<(), Error> {
         let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        if set.elapsed() >= self.work.lasts() / 2 {
+            return Err(Error::Failed(format!("{} is too slow: others may be at work there", self.place.name())));
+        }
         if set.elapsed() >= self.work.renewed_after() {
             self.put()?;
             *set = Instant::now();
@@ -91,6 +94,7 @@ impl Mark {
     pub fn meets(&self, work: Work) -> Result<bool, Error> {
         // By the place's clock, which all marks are set by.
         self.put()?;
+        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let there = self.place.list(MARKS, "")?;
         let Some(own) = there.iter().find(|listed| listed.name == self.name) else {
             return Err(Error::Failed(format!("{} does not show what was just written there", self.place.name())));

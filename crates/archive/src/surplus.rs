@@ -2,16 +2,13 @@
 
 use crate::catalog::Catalog;
 use crate::manifest::Manifest;
-use crate::names::{ChunkName, Digest};
-use std::collections::HashSet;
+use crate::names::ChunkName;
 
 /// The objects that may go, in the order in which it goes: backups first, so that none lacks a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surplus {
     pub backups: Vec<Manifest>,
     pub chunks: Vec<ChunkName>,
-    /// The files that backups that stay are made of: others may go.
-    pub kept_files: HashSet<Digest>,
 }
 
 /// Finds what may go where `keep` backups stay, and the one that was just made; 0 keeps all. The newest ones stay of
@@ -29,7 +26,6 @@ pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surpl
     // A clock that was wrong may have made others the newest.
     let stays = |backup: &&Manifest| Some(*backup) == made || oldest.is_none_or(|oldest| age(backup) >= oldest);
     let (kept, gone): (Vec<&Manifest>, Vec<&Manifest>) = catalog.backups.iter().partition(stays);
-    let kept_files = kept.iter().flat_map(|backup| backup.files.iter().map(|file| file.digest)).collect();
     let mut chunks = Vec::new();
     if let Some(oldest_ms) = kept.iter().map(|backup| backup.made_ms).min().filter(|_| keep > 0) {
         for lane in catalog.lanes.values() {
@@ -49,5 +45,5 @@ pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surpl
             chunks.extend(lane.chunks.iter().filter(|chunk| chunk.time_ms < oldest_ms && !is_needed(chunk)));
         }
     }
-    Surplus { backups: gone.into_iter().cloned().collect(), chunks, kept_files }
+    Surplus { backups: gone.into_iter().cloned().collect(), chunks }
 }

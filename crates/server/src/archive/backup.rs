@@ -8,7 +8,7 @@ use super::session::open;
 use super::{Archiver, LOOK};
 use crate::backups::{Backups, check_room};
 use crate::datadir;
-use haypile_archive::{Archive, BackupFile, Digest, Manifest, Mark, Work, surplus};
+use haypile_archive::{Archive, BackupFile, Catalog, Digest, Manifest, Mark, Work, surplus};
 use haypile_config::Archive as Wanted;
 use haypile_log::HistoryStart;
 use std::collections::HashSet;
@@ -91,6 +91,8 @@ impl Archiver {
         let mark = self.mark_making(&archive)?;
         self.send_missing(&archive, &manifest, &paths, &mark)?;
         archive.put_manifest(&manifest).map_err(|error| error.to_string())?;
+        // A place that was slow beyond measure may have lost the mark, and files with it.
+        self.send_missing(&archive, &manifest, &paths, &mark)?;
         drop(mark);
         if self.writes()
             && let Err(why) = prune(&archive, wanted.backups_keep as usize, &manifest)
@@ -200,29 +202,32 @@ fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> 
     if keep == 0 {
         return Ok(());
     }
-    let failed = |error: haypile_archive::Error| error.to_string();
-    let mark = archive.mark(Work::Removing).map_err(failed)?;
-    let others_make = mark.meets(Work::Making).map_err(failed)?;
-    let catalog = archive.catalog().map_err(failed)?;
-    if catalog.strange.iter().any(|(name, _)| name.starts_with("backups/")) {
-        return Err("a backup there is damaged: nobody knows which files it is made of".into());
-    }
+    let catalog = sound_catalog(archive)?;
     if !catalog.backups.contains(made) {
         return Err("the backup that was just made is not among those that are there".into());
     }
     let surplus = surplus(&catalog, keep, Some(made));
     for backup in &surplus.backups {
-        archive.remove(&backup.object()).map_err(failed)?;
+        archive.remove(&backup.object()).map_err(|error| error.to_string())?;
         tracing::info!("backup {} is removed from the archive: there are newer ones", backup.name());
     }
     for chunk in &surplus.chunks {
-        archive.remove(&chunk.to_string()).map_err(failed)?;
+        archive.remove(&chunk.to_string()).map_err(|error| error.to_string())?;
     }
-    if others_make {
-        // The server that makes the backup removes them behind it.
+    remove_files(archive)
+}
+
+/// Removes the files that belong to no backup, unless another server makes one: that server removes them behind it.
+fn remove_files(archive: &Archive) -> Result<(), String> {
+    let failed = |error: haypile_archive::Error| error.to_string();
+    let mark = archive.mark(Work::Removing).map_err(failed)?;
+    if mark.meets(Work::Making).map_err(failed)? {
         return Ok(());
     }
-    let kept: HashSet<String> = archive.objects_of(&surplus.kept_files).collect();
+    // Behind the mark: no backup gets complete from here on that counts on a file without another one's needing it.
+    let catalog = sound_catalog(archive)?;
+    let files_of_backups = catalog.backups.iter().flat_map(|backup| backup.files.iter().map(|file| &file.digest));
+    let kept: HashSet<String> = archive.objects_of(files_of_backups).collect();
     let now_ms = now_ms();
     for (name, listed) in &archive.files().map_err(failed)? {
         if !kept.contains(name) && u128::from(now_ms.saturating_sub(listed.modified_ms)) > FILE_AGE.as_millis() {
@@ -231,6 +236,15 @@ fn prune(archive: &Archive, keep: usize, made: &Manifest) -> Result<(), String> 
         }
     }
     archive.remove_broken_off(FILE_AGE).map_err(failed)
+}
+
+/// Returns the content of an archive of which each backup can be read.
+fn sound_catalog(archive: &Archive) -> Result<Catalog, String> {
+    let catalog = archive.catalog().map_err(|error| error.to_string())?;
+    match catalog.strange.iter().any(|(name, _)| name.starts_with("backups/")) {
+        true => Err("a backup there is damaged: nobody knows which files it is made of".into()),
+        false => Ok(catalog),
+    }
 }
 
 /// Returns the files below a directory.
