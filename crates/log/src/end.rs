@@ -127,6 +127,8 @@ pub(crate) struct EndWriter {
     ///
     /// Invariant: neither its index nor its segment goes back.
     last: End,
+    /// Whether a sync has failed: then the kernel may count as written what is not on the disk.
+    in_doubt: bool,
 }
 
 impl EndWriter {
@@ -143,9 +145,10 @@ impl EndWriter {
                 if let Some(dir) = path.parent() {
                     files.sync_dir(dir)?;
                 }
-                return Ok(EndWriter { file, sequence: 0, slot: 0, last: end });
+                return Ok(EndWriter { file, sequence: 0, slot: 0, last: end, in_doubt: false });
             };
-            let mut writer = EndWriter { file: files.open(path)?, sequence, slot: 1 - slot, last: end };
+            let file = files.open(path)?;
+            let mut writer = EndWriter { file, sequence, slot: 1 - slot, last: end, in_doubt: false };
             // The newest note may not be on the disk: it was written by a process that was killed.
             writer.file.sync()?;
             writer.write(end)?;
@@ -175,9 +178,15 @@ impl EndWriter {
         self.file.clone()
     }
 
-    /// Makes the last note durable. After an error the note that was durable still is.
+    /// Makes the last note durable. After an error the note that was durable still is; the last one is written again
+    /// before the next sync.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if self.in_doubt {
+            self.write(self.last)?;
+        }
+        self.in_doubt = true;
         self.file.sync()?;
+        self.in_doubt = false;
         self.slot = 1 - self.slot;
         Ok(())
     }
@@ -230,6 +239,12 @@ mod tests {
         assert_eq!(read_end(&files, path).unwrap().unwrap().end, end(10));
         assert!(writer.note(end(20)).unwrap(), "nothing says so yet");
         assert_eq!(read_end(&files, path).unwrap().unwrap().end, end(20));
+        faults.fail_syncs(0, 1);
+        writer.sync().unwrap_err();
+        let sequence = |files: &ForgetfulFiles| read_end(files, path).unwrap().unwrap().sequence;
+        let before = sequence(&files);
+        writer.sync().unwrap();
+        assert_eq!(sequence(&files), before + 1, "the kernel may have dropped what could not be synced");
         for late in [end(19), end(10)] {
             assert!(!writer.note(late).unwrap(), "it comes late: {late:?}");
         }

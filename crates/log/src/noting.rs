@@ -1,6 +1,6 @@
 //! When the log's end is noted in the end file, which is in `end.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
@@ -8,6 +8,9 @@ use crate::end::{End, EndWriter};
 use crate::error::OpenError;
 use crate::format::{History, Index};
 use crate::state::{Shared, State};
+
+/// The time after which a note whose sync has failed is synced again, beside the interval of syncs.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Notes how far the log reaches, durably.
@@ -54,7 +57,7 @@ impl Shared {
         state.end_noted = None;
         let synced = MutexGuard::unlocked(state, || self.end.lock().as_mut().map_or(Ok(()), EndWriter::sync));
         if synced.is_err() {
-            state.end_noted = Some(Instant::now());
+            state.end_noted = Some(Instant::now() + RETRY);
         }
     }
 }
