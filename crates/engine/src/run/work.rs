@@ -335,7 +335,8 @@ fn may_run(state: &State, entry: &Entry, args: Args<'_>, database: u32) -> Resul
 /// Makes room in a transaction for what a command with very many keys writes, one row for each.
 fn make_room(txn: &mut Txn<'_>, entry: &Entry, args: resp::Args<'_>) {
     if args.len() > ARGUMENTS_AT_ONCE && entry.command.access == Access::Write {
-        let keys = entry.command.keys(Args::from(args)).count();
+        let changed = entry.command.keys(Args::from(args)).filter(|(_, spec)| entry.command.changes(spec));
+        let keys = changed.count();
         if keys > ARGUMENTS_AT_ONCE {
             txn.reserve(keys, args.bytes_len());
         }

@@ -39,7 +39,7 @@ impl Txn<'_> {
         self.notes_ready = true;
     }
 
-    /// Notes that a key has come to be that clients may wait for, or holds a value of another type than before.
+    /// Notes that a key has come to be that clients may wait for, or that one has arrived in place of another value.
     #[inline]
     pub fn on_ready(&mut self, key: &Key<'_>) {
         if self.notes_ready

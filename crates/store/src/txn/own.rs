@@ -189,12 +189,15 @@ impl Overlay {
         self.ahead.len()
     }
 
-    /// Makes room for so many writes of rows that have so many bytes together, so that no list of a million grows to
-    /// twice its size.
-    pub fn reserve(&mut self, writes: usize, bytes: usize) {
-        self.own.reserve_exact(writes);
-        self.last.reserve(writes, |at| spread(self.own[*at as usize].print));
-        self.main.reserve_exact(bytes);
+    /// Makes room for the first writes, so many of rows that have so many bytes together: a list of a million does not
+    /// grow to twice its size.
+    pub fn reserve_first(&mut self, writes: usize, bytes: usize) {
+        if self.own.is_empty() {
+            self.own.reserve_exact(writes);
+            self.last.clear();
+            self.last.reserve(writes, |_| unreachable!("there is none"));
+            self.main.reserve_exact(bytes);
+        }
     }
 
     #[inline]

@@ -13,9 +13,10 @@ use std::sync::atomic::Ordering;
 const AROUND_NAME: usize = 24;
 
 impl Txn<'_> {
-    /// Makes room for the writes of so many keys, whose names and values have so many bytes together.
+    /// Makes room for the writes of so many keys, whose names and values have so many bytes together, if they are the
+    /// first ones.
     pub fn reserve(&mut self, keys: usize, bytes: usize) {
-        self.overlay.reserve(keys, (keys * AROUND_NAME + bytes).min(self.store.txn_bytes_max() as usize));
+        self.overlay.reserve_first(keys, (keys * AROUND_NAME + bytes).min(self.store.txn_bytes_max() as usize));
     }
 
     /// Writes the meta row of a key: the parts, one after the other.
