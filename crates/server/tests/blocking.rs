@@ -265,11 +265,12 @@ fn what_a_command_stores_over_another_value_serves_nobody_and_a_new_name_does() 
             assert_eq!(other.ask("SET k text"), "+OK\r\n");
             assert_eq!(other.ask(store), ":1\r\n");
             assert_eq!(other.info("blocked_clients"), "1", "{store}");
+            assert_eq!(other.ask("EXISTS k"), ":1\r\n", "nothing was taken");
         }
-        other.ask("DEL k");
-        let made = if wait.starts_with("BZ") { "ZADD k 1 m" } else { "RPUSH k m" };
+        assert_eq!(other.ask("DEL k"), ":1\r\n", "nothing was taken");
+        let made = if wait.starts_with("BZ") { "ZADD k 1 new" } else { "RPUSH k new" };
         assert_eq!(other.ask(made), ":1\r\n");
-        assert!(waiter.reply().contains("$1\r\nm\r\n"), "{wait}");
+        assert!(waiter.reply().contains("$3\r\nnew\r\n"), "{wait}");
     }
     other.send(b"DUMP l\r\n");
     let mut dump = vec![0; other.line()[1..].trim_end().parse::<usize>().expect("a length") + 2];

@@ -165,6 +165,6 @@ fn many_handshakes_at_once_leave_others_their_turn() {
         }
     });
     assert_eq!(finished.into_inner(), CLIENTS * EACH);
-    assert!(seen.len() > CLIENTS, "it is answered again and again between them: {seen:?}");
+    assert!(seen.len() > EACH / 4, "it is answered again and again between them: {seen:?}");
     server.stop();
 }
