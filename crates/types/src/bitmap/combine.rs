@@ -89,17 +89,18 @@ fn combine(
     // Bits that more than one operand has.
     let mut several = if operation == Operation::One { vec![0; len] } else { Vec::new() };
     let last = others.len().saturating_sub(1);
+    // In a dry run a chunk may be longer than its value was when that was looked up.
     for (at, other) in others.iter_mut().enumerate() {
         let chunk = other.chunk(txn, number)?;
         let pairs = piece.iter_mut().zip(chunk);
         match operation {
             Operation::And => {
                 pairs.for_each(|(byte, other)| *byte &= other);
-                piece[chunk.len()..].fill(0);
+                piece[chunk.len().min(len)..].fill(0);
             }
             Operation::AndOr if at == last => {
                 pairs.for_each(|(byte, first)| *byte &= first);
-                piece[chunk.len()..].fill(0);
+                piece[chunk.len().min(len)..].fill(0);
             }
             Operation::Diff => pairs.for_each(|(byte, other)| *byte &= !other),
             Operation::Diff1 if at == last => pairs.for_each(|(byte, first)| *byte &= !first),
