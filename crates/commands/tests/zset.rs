@@ -156,3 +156,20 @@ fn members_are_drawn_and_scanned_each_once() {
         assert_eq!(seen.len(), 2000);
     });
 }
+
+#[test]
+fn zero_has_no_sign_where_redis_would_keep_a_listpack() {
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        fill(&mut client, "z", 0..200, settle);
+        for (count, expected) in [(10, "0"), (64, "0"), (65, "0"), (128, "0"), (129, "-0")] {
+            client.call(&words("DEL d part"));
+            client.call(&words(&format!("ZRANGESTORE part z 0 {}", count - 1)));
+            assert_eq!(integer(&mut client, "ZUNIONSTORE part 1 part WEIGHTS 0"), count);
+            assert_eq!(integer(&mut client, "ZUNIONSTORE d 1 part WEIGHTS -1"), count);
+            settle();
+            let scores = list(&mut client, "ZRANGE d 0 -1 WITHSCORES");
+            assert!(scores.iter().skip(1).step_by(2).all(|score| score == expected), "{count}: {scores:?}");
+        }
+    });
+}

@@ -2,7 +2,7 @@
 //! row; a change takes effect when it is finished, which writes the meta row.
 
 use super::{Form, Large, Maker, Range, Stretch, Zset, encoding_with, kept, next_element, place_of, score_in, sign_of};
-use crate::element::{self, Head};
+use crate::element::{self, Head, lowered};
 use crate::key::{self, Header, Object, Tag, damaged};
 use crate::packed::{self, Packed, put_string, string_bytes};
 use crate::ranks::{Change, Ranks, WALK_MAX, is_few};
@@ -369,10 +369,18 @@ impl LargeEdit {
         self.take_place(txn, member, score)
     }
 
+    /// Makes the score of an element that is there zero, where it was minus zero: its place is the same.
+    pub fn drop_sign(&mut self, txn: &mut Txn<'_>, member: &[u8]) -> Result<()> {
+        let hash = element::hash(txn, member);
+        txn.put_row(&self.large.rows().element(hash, member), &[&score::to_bytes(0.0)])?;
+        txn.put_row(&self.large.ranks.row(&place_of(member, 0.0)), &[sign_of(0.0)])?;
+        Ok(())
+    }
+
     fn delete(&mut self, txn: &mut Txn<'_>, member: &[u8], score: f64) -> Result<()> {
         let hash = element::hash(txn, member);
         txn.delete_row(&self.large.rows().element(hash, member))?;
-        self.large.head.count -= 1;
+        self.large.head.count = lowered(txn, self.large.head.count, 1);
         self.leave(txn, member, score)
     }
 

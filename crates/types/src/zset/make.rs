@@ -22,11 +22,13 @@ pub struct Maker {
     large: Option<LargeEdit>,
     count: u64,
     member_bytes_max: usize,
+    /// Members in rows with the score minus zero, as long as the set may be a listpack in Redis.
+    minus_zeros: Vec<Box<[u8]>>,
 }
 
 impl Maker {
     pub fn new() -> Maker {
-        Maker { entries: Vec::new(), large: None, count: 0, member_bytes_max: 0 }
+        Maker { entries: Vec::new(), large: None, count: 0, member_bytes_max: 0, minus_zeros: Vec::new() }
     }
 
     /// Returns a set that lies in rows from the beginning.
@@ -60,11 +62,19 @@ impl Maker {
             while !reader.is_at_end() {
                 let (member, score) = next_element(&mut reader)?;
                 large.put(txn, member, score)?;
+                if is_minus_zero(score) {
+                    self.minus_zeros.push(member.into());
+                }
             }
             self.large = Some(large);
         }
         match &mut self.large {
-            Some(large) => large.put(txn, member, score),
+            Some(large) => {
+                if is_minus_zero(score) && may_be_listpack(txn, self.count, self.member_bytes_max) {
+                    self.minus_zeros.push(member.into());
+                }
+                large.put(txn, member, score)
+            }
             None => {
                 put_string(&mut self.entries, member);
                 self.entries.extend_from_slice(&score::to_bytes(score));
@@ -104,12 +114,14 @@ impl Maker {
 
     /// Gives the set, without deadline, to a key, in place of any value; without elements the key is removed.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>) -> Result<()> {
-        let limit = |limit: EncodingLimit| u64::try_from(limit.of(txn)).unwrap_or(0);
-        let fits = self.count <= limit(EncodingLimit::ZsetEntries)
-            && self.member_bytes_max as u64 <= limit(EncodingLimit::ZsetValue);
+        let fits = may_be_listpack(txn, self.count, self.member_bytes_max);
         let encoding = if fits { ZSET_LISTPACK } else { ZSET_SKIPLIST };
-        if let Some(LargeEdit { large, .. }) = &mut self.large {
-            large.head.encoding = encoding;
+        if let Some(edit) = &mut self.large {
+            edit.large.head.encoding = encoding;
+            let minus_zeros = std::mem::take(&mut self.minus_zeros);
+            for member in minus_zeros.iter().filter(|_| fits) {
+                edit.drop_sign(txn, member)?;
+            }
             return self.finish_rows(txn, key, before, None);
         }
         if self.is_empty() {
@@ -152,4 +164,14 @@ impl Default for Maker {
     fn default() -> Maker {
         Maker::new()
     }
+}
+
+/// Returns whether Redis would keep a set of so many elements, the longest of so many bytes, as a listpack.
+fn may_be_listpack(txn: &Txn<'_>, count: u64, member_bytes_max: usize) -> bool {
+    let limit = |limit: EncodingLimit| u64::try_from(limit.of(txn)).unwrap_or(0);
+    count <= limit(EncodingLimit::ZsetEntries) && member_bytes_max as u64 <= limit(EncodingLimit::ZsetValue)
+}
+
+fn is_minus_zero(score: f64) -> bool {
+    score == 0.0 && score.is_sign_negative()
 }
