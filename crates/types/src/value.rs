@@ -5,13 +5,15 @@ use crate::key::{self, Entry, Header, Object, Type};
 use crate::packed::Packed;
 use crate::{Result, stream, string};
 use haypile_store::row::{self, Family, RowKey};
-use haypile_store::{Key, Txn};
+use haypile_store::{Direction, Key, Txn, Value};
+use std::ops::ControlFlow;
 
 /// Collections of more elements are copied on the I/O pool.
 const COPY_AT_ONCE: u64 = 1024;
 
-/// Rows copied in one step.
+/// Rows and bytes that are copied in one step.
 const STEP_ROWS: usize = 1024;
+const STEP_BYTES: usize = 1 << 20;
 
 /// The encodings of Redis, by the number in a collection's header. DO NOT CHANGE THESE NUMBERS.
 pub mod encoding {
@@ -92,22 +94,27 @@ fn copy_rows(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, object: Object, t
         let (mut at, until) = row::object_range(family, from.space, object.slot, object.id);
         let (prefix, _) = row::object_range(family, to.space, copy.slot, copy.id);
         loop {
-            let rows = txn.scan(&at, &until, STEP_ROWS)?;
-            if rows.len() == STEP_ROWS {
+            let (mut rows, mut bytes) = (Vec::new(), 0);
+            txn.visit(&at, &until, Direction::Forward, STEP_ROWS, |row, value| {
+                bytes += row.len() + value.len();
+                rows.push((RowKey::from_slice(row), Value::from(value)));
+                if rows.len() < STEP_ROWS && bytes < STEP_BYTES {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
+            let Some((last, _)) = rows.last() else { break };
+            if rows.len() == STEP_ROWS || bytes >= STEP_BYTES {
                 // The count does not tell of all rows: consumer groups of a stream have rows, too.
                 txn.long()?;
             }
+            at = last.clone();
+            at.push(0);
             for (row, value) in &rows {
                 let mut target = prefix.clone();
                 target.extend_from_slice(&row[ROW_PREFIX_BYTES..]);
                 txn.put_row(&target, &[value])?;
-            }
-            match rows.last() {
-                Some((last, _)) if rows.len() == STEP_ROWS => {
-                    at = RowKey::from_slice(last);
-                    at.push(0);
-                }
-                _ => break,
             }
         }
     }

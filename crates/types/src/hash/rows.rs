@@ -121,7 +121,7 @@ impl Rows {
         }
         if let Some(before) = before {
             txn.delete_row(&self.index_row(txn, key, before, name))?;
-            self.timing.count -= 1;
+            self.timing.count = element::lowered(txn, self.timing.count, 1);
         }
         if let Some(after) = after {
             txn.put_row(&self.index_row(txn, key, after, name), &[])?;
@@ -154,7 +154,7 @@ impl Rows {
             }
             After::Deleted => {
                 txn.delete_row(&row)?;
-                self.head.count -= 1;
+                self.head.count = element::lowered(txn, self.head.count, 1);
                 self.retime(txn, key, name, old.deadline_ms, None)?;
             }
             After::NoField | After::Unchanged => {}
@@ -169,14 +169,14 @@ impl Rows {
             let is_there = self.head.count > 0 && txn.row_presence(&row)? != RowPresence::Absent;
             if is_there {
                 txn.delete_row(&row)?;
-                self.head.count -= 1;
+                self.head.count = element::lowered(txn, self.head.count, 1);
             }
             return Ok(is_there);
         }
         let Some(before) = txn.row(&row)? else { return Ok(false) };
         let old = stored_in_row(&before)?;
         txn.delete_row(&row)?;
-        self.head.count -= 1;
+        self.head.count = element::lowered(txn, self.head.count, 1);
         self.retime(txn, key, name, old.deadline_ms, None)?;
         let is_live = old.is_live(txn.expiry_ms());
         if !is_live {

@@ -4,6 +4,7 @@
 use super::rows::{ListRows, POSITIONS_END, POSITIONS_START, REMOVED_MAX, REMOVED_MIN, STEP, STEP_BYTES};
 use super::{ROWS_INLINE_MAX, Side};
 use crate::Result;
+use crate::element;
 use haypile_store::{Key, Txn, Value};
 use std::ops::{ControlFlow, Range};
 
@@ -163,7 +164,7 @@ impl ListRows {
             }
             if count == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        let kept = self.len() - count;
+        let kept = self.len().saturating_sub(count);
         if count == 0 || kept == 0 {
             return Ok(count);
         }
@@ -216,7 +217,7 @@ impl ListRows {
             self.count_listpack(Some(element), None);
         }
         let (last_removed, first_removed) = (removed[0].1, removed[removed.len() - 1].1);
-        let count = self.head.count - removed.len() as u64;
+        let count = element::lowered(txn, self.head.count, removed.len() as u64);
         if first_removed == self.first {
             self.first = self.directory().position(txn, 0)?;
         }

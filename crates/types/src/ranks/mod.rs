@@ -140,7 +140,7 @@ impl Ranks {
         let place = self.block_at(txn, index)?;
         Ok(match direction {
             Direction::Forward => (Some(place.from), index - place.before),
-            Direction::Backward => (place.until, place.before + place.count - 1 - index),
+            Direction::Backward => (place.until, (place.before + place.count).saturating_sub(1 + index)),
         })
     }
 

@@ -18,6 +18,9 @@ use std::ops::ControlFlow;
 /// Draws that are made on an event loop.
 const DRAWS_AT_ONCE: u64 = 32;
 
+/// Draws for each member that is wanted, of which one in eight at most has been drawn before.
+const DRAWS_PER_MEMBER: u64 = 64;
+
 /// Members that are drawn one by one and held in memory.
 const DRAWS_MAX: u64 = 100_000;
 
@@ -187,7 +190,13 @@ fn draw_distinct(
         txn.long()?;
     }
     let mut drawn = HashSet::with_capacity(wanted as usize);
+    let mut draws = 0;
     while (drawn.len() as u64) < wanted {
+        draws += 1;
+        if draws > DRAWS_PER_MEMBER * (wanted + 1) {
+            // A dry run, whose rows may be of two moments, or a damaged set.
+            return Err(damaged("the count of a set", &count.to_be_bytes()));
+        }
         walk::draw(txn, rows, count, dice, |member, _| {
             drawn.insert(member.into());
         })?;

@@ -346,7 +346,7 @@ pub fn remove<'m>(
                 let row = rows.element(element::hash(txn, member), member);
                 if txn.row_presence(&row)? != RowPresence::Absent {
                     txn.delete_row(&row)?;
-                    left -= 1;
+                    left = element::lowered(txn, left, 1);
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use super::{Kind, Stream, StreamId};
 use crate::Result;
-use crate::element::ROW_PREFIX_BYTES;
+use crate::element::{self, ROW_PREFIX_BYTES};
 use crate::key::damaged;
 use haypile_store::row::RowKey;
 use haypile_store::{Direction, Key, RowPresence, Txn, Value, View};
@@ -275,7 +275,7 @@ impl Stream {
             return Ok(false);
         }
         txn.delete_row(&self.row(id))?;
-        self.head.count -= 1;
+        self.head.count = element::lowered(txn, self.head.count, 1);
         self.head.max_deleted = self.head.max_deleted.max(id);
         Ok(true)
     }

@@ -7,7 +7,7 @@
 
 use super::{ELEMENT_BYTES, Kind, Policy, STEP_ROWS, Stream, StreamId, copy_rows, element_of};
 use crate::Result;
-use crate::element::{ROW_PREFIX_BYTES, ROWS_INLINE_MAX};
+use crate::element::{self, ROW_PREFIX_BYTES, ROWS_INLINE_MAX};
 use crate::key::damaged;
 use haypile_store::{Direction, Key, Txn};
 use std::ops::{ControlFlow, RangeInclusive};
@@ -111,9 +111,9 @@ impl Stream {
 
     /// Removes the first entries: one by one, or by copying the others to a fresh object, which may be written ahead.
     pub(super) fn remove_first(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, removed: u64) -> Result<()> {
-        let kept = self.head.count - removed;
+        let kept = element::lowered(txn, self.head.count, removed);
         let is_too_much = removed > txn.bytes_max() / 2 / REMOVAL_BYTES;
-        if is_too_much || removed > REMOVED_MIN && removed > kept && self.groups(txn)? == 0 {
+        if is_too_much || removed > REMOVED_MIN && removed > kept && !self.has_more_than_entries(txn)? {
             return self.keep_last(txn, key, kept);
         }
         if removed > ROWS_INLINE_MAX as u64 {
@@ -139,9 +139,16 @@ impl Stream {
         Ok(())
     }
 
+    /// Returns whether rows that are no entries would have to move with them: those of consumer groups, and of what
+    /// producers have added.
+    fn has_more_than_entries(&mut self, txn: &mut Txn<'_>) -> Result<bool> {
+        let has_ids = self.producers(txn)?.is_some_and(|producers| producers.state.ids > 0);
+        Ok(has_ids || self.groups(txn)? > 0)
+    }
+
     /// Moves the last entries to a fresh object, which takes the place of this one.
     fn keep_last(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, kept: u64) -> Result<()> {
-        if kept > ROWS_INLINE_MAX as u64 || self.groups(txn)? > 0 {
+        if kept > ROWS_INLINE_MAX as u64 || self.has_more_than_entries(txn)? {
             txn.long()?;
         }
         let (mut seen, mut first) = (0, StreamId::MIN);

@@ -327,7 +327,7 @@ impl Large {
     fn run_from(&self, txn: &mut Txn<'_>, first: u64, direction: Direction, take: u64) -> Result<Run> {
         let skip = match direction {
             Direction::Forward => first,
-            Direction::Backward => self.head.count - 1 - first,
+            Direction::Backward => self.head.count.saturating_sub(1 + first),
         };
         let is_near = !self.ranks.is_there() || (skip == 0 && self.ranks.is_dense(txn));
         let (key, skip) = if is_near { (None, skip) } else { self.ranks.find(txn, first, direction)? };
