@@ -166,15 +166,16 @@ impl Exclusion {
 
     /// An exclusive run has ended: the others are let in again.
     pub fn open(&self) {
-        let (outside, next) = {
+        let (outside, queue) = {
             let mut state = lock(&self.state);
             assert!(state.phase == Phase::Held, "only an exclusive run opens");
             state.phase = Phase::Open;
             state.exclusive_runs += 1;
             self.closed.0.store(false, Ordering::SeqCst);
-            (std::mem::take(&mut state.outside), state.queue.pop_front())
+            (std::mem::take(&mut state.outside), std::mem::take(&mut state.queue))
         };
-        for waiter in outside.into_iter().chain(next) {
+        // All who want it exclusively, too: whoever is too early queues again, and nobody relies on another one to ask.
+        for waiter in outside.into_iter().chain(queue) {
             waiter();
         }
     }
@@ -274,6 +275,18 @@ mod tests {
         exclusion.open();
         assert_eq!(next.load(Ordering::SeqCst), 1);
         assert_eq!(exclusion.ask_exclusive(|_| Box::new(|| ())), Exclusive::Granted);
+    }
+
+    #[test]
+    fn one_that_does_not_ask_again_keeps_nobody_waiting() {
+        let exclusion = Exclusion::new(1);
+        let (gone, behind) = (Arc::default(), Arc::default());
+        assert_eq!(exclusion.ask_exclusive(|_| Box::new(|| ())), Exclusive::Granted);
+        for waiter in [&gone, &behind] {
+            assert_eq!(exclusion.ask_exclusive(|_| counting(waiter)), Exclusive::AskAgain);
+        }
+        exclusion.open();
+        assert_eq!([&gone, &behind].map(|waiter| waiter.load(Ordering::SeqCst)), [1, 1]);
     }
 }
 
