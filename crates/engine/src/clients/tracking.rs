@@ -29,6 +29,9 @@ const SHARDS: usize = 64;
 const KEY_BYTES: usize = 100;
 const ITEM_BYTES: usize = size_of::<Reader>();
 
+/// The readers of a key from which on those who have gone are looked for.
+const CROWD: usize = 16;
+
 /// Bytes that a prefix takes, beside its text, in the tables and with its client.
 const PREFIX_BYTES: usize = 200;
 
@@ -119,6 +122,14 @@ impl Shard {
         let known = &self.known;
         self.places.insert_unique(hash, at as u32, |&at| known[at as usize].hash);
         at
+    }
+
+    /// Returns the place of any key but the one at `place`.
+    fn other_than(&self, place: Option<usize>, hash: u64) -> Option<usize> {
+        let count = self.known.len();
+        let any = (hash as usize).checked_rem(count)?;
+        let other = if place == Some(any) { (any + 1) % count } else { any };
+        (place != Some(other)).then_some(other)
     }
 
     /// Removes a key; the last one takes its place.
@@ -257,11 +268,11 @@ impl Tracking {
         self.read().by_prefix.len()
     }
 
-    /// Whether the table has as many keys as it may.
-    fn is_full(&self) -> bool {
+    /// Whether the table has as much as it may, or, for one more key, as many keys.
+    fn is_full(&self, is_new_key: bool) -> bool {
         let keys_max = self.keys_max.load(Ordering::Relaxed);
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        keys_max > 0 && self.keys.load(Ordering::Relaxed) >= keys_max || bytes > self.bytes_max.load(Ordering::Relaxed)
+        let has_all_keys = is_new_key && keys_max > 0 && self.keys.load(Ordering::Relaxed) >= keys_max;
+        has_all_keys || self.bytes.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Trackers> {
@@ -308,29 +319,36 @@ impl Tracking {
     /// is to be told.
     pub fn note_read<'n>(&self, tracker: &Tracker, names: impl Iterator<Item = &'n [u8]>) -> Vec<Stale> {
         let read = tracker.progress.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut displaced = Vec::new();
+        let (mut displaced, mut crowded) = (Vec::new(), Vec::new());
         for name in names {
             let (mut shard, hash) = self.shard(name);
-            let at = shard.find(hash, name).unwrap_or_else(|| {
-                while self.is_full() && !shard.known.is_empty() {
-                    // Any other one.
-                    let other = hash as usize % shard.known.len();
-                    let Known { name, readers, .. } = shard.remove(other);
-                    self.uncount(Some(&name), readers.len());
-                    displaced.push((name, readers));
-                }
+            let mut place = shard.find(hash, name);
+            let known = place
+                .and_then(|at| shard.known[at].readers.iter_mut().find(|reader| reader.session == tracker.session));
+            if let Some(reader) = known {
+                reader.read = read;
+                continue;
+            }
+            while self.is_full(place.is_none())
+                && let Some(other) = shard.other_than(place, hash)
+            {
+                let Known { name: other, readers, .. } = shard.remove(other);
+                self.uncount(Some(&other), readers.len());
+                displaced.push((other, readers));
+                place = shard.find(hash, name);
+            }
+            let at = place.unwrap_or_else(|| {
                 self.count_key(name);
                 shard.add(hash, name)
             });
             let readers = &mut shard.known[at].readers;
-            match readers.iter_mut().find(|reader| reader.session == tracker.session) {
-                Some(reader) => reader.read = read,
-                None => {
-                    readers.push(Reader { session: tracker.session, read });
-                    self.count_item();
-                }
+            if readers.len() >= CROWD && readers.len() == readers.capacity() {
+                crowded.push(name);
             }
+            readers.push(Reader { session: tracker.session, read });
+            self.count_item();
         }
+        crowded.into_iter().for_each(|name| self.drop_gone(name));
         if displaced.is_empty() {
             return Vec::new();
         }
@@ -343,6 +361,21 @@ impl Tracking {
             })
             .map(|(tracker, name)| Stale { tracker, keys: vec![name] })
             .collect()
+    }
+
+    /// Forgets the readers of a key that track no more. Asked for each time that a key's readers fill their memory, which
+    /// doubles then, so that most of it is of those who are there.
+    #[cold]
+    fn drop_gone(&self, name: &[u8]) {
+        let trackers = self.read();
+        let (mut shard, hash) = self.shard(name);
+        let Some(at) = shard.find(hash, name) else { return };
+        let readers = &mut shard.known[at].readers;
+        let before = readers.len();
+        readers.retain(|reader| trackers.by_session.contains_key(&reader.session));
+        readers.shrink_to_fit();
+        let gone = before - readers.len();
+        self.uncount(None, gone);
     }
 
     fn count_key(&self, name: &[u8]) {
@@ -585,6 +618,44 @@ mod tests {
         client.on_answered();
         tracking.take_all();
         assert_eq!((tracking.keys(), tracking.bytes.load(Ordering::Relaxed), tracking.memory.bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn readers_who_have_gone_do_not_fill_the_table() {
+        let tracking = tracking();
+        let stays = tracker(1, TrackingMode::Default, &[], false);
+        tracking.set(1, Some(stays.clone()));
+        read(&tracking, &stays, "a");
+        for session in 2..10_000 {
+            let client = tracker(session, TrackingMode::Default, &[], false);
+            tracking.set(session, Some(client.clone()));
+            read(&tracking, &client, "a");
+            tracking.set(session, None);
+            assert!(tracking.items() <= 2 * CROWD, "{} after {session}", tracking.items());
+        }
+        stays.on_answered();
+        assert_eq!(told(&tracking, "a", 0), [1]);
+        assert_eq!((tracking.keys(), tracking.items(), tracking.memory.bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn readers_of_few_keys_fill_the_table_as_well() {
+        let tracking = tracking();
+        tracking.bytes_max.store(64 << 10, Ordering::Relaxed);
+        let clients: Vec<_> = (1..=200).map(|session| tracker(session, TrackingMode::Default, &[], false)).collect();
+        let mut displaced = 0;
+        for client in &clients {
+            tracking.set(client.session, Some(client.clone()));
+            for number in 0..2 * SHARDS {
+                let name = format!("key:{number}");
+                displaced += tracking.note_read(client, [name.as_bytes()].into_iter()).len();
+            }
+        }
+        assert!(displaced > 0);
+        // One key of each part stays, however many read it.
+        let most = (64 << 10) + SHARDS * (KEY_BYTES + 16 + clients.len() * ITEM_BYTES);
+        assert!(tracking.bytes.load(Ordering::Relaxed) <= most, "{}", tracking.bytes.load(Ordering::Relaxed));
+        assert_eq!(tracking.items() + displaced, clients.len() * 2 * SHARDS, "who leaves the table is told");
     }
 
     #[test]
