@@ -346,6 +346,8 @@ impl WorkerState {
 
     fn wait_for_thread(&mut self, session: &mut Session) -> Next {
         session.waiting = Waiting::Pool;
+        // The thread holds nothing of the session's.
+        session.away_bytes = 0;
         self.on_pool += 1;
         Next::Wait
     }

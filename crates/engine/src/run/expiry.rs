@@ -19,7 +19,10 @@ use haypile_types::hash::{self, Lapsed};
 use std::sync::atomic::Ordering;
 
 /// Keys that one call removes at most: about a tenth of a millisecond of an event loop's time.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
+
+/// Keys that one call looks at where others held all those of the call before.
+const BATCH_BEHIND_HELD: usize = 16 * BATCH;
 
 /// Keys that the pool removes before it lets other jobs have the thread.
 const POOL_BATCH: usize = 1024;
@@ -50,7 +53,7 @@ impl Worker {
         {
             return false;
         }
-        let due = store.due_deadlines(now_ms, BATCH);
+        let due = store.due_deadlines(now_ms, std::mem::replace(&mut state.expiry_batch, BATCH));
         if due.is_empty() {
             return false;
         }
@@ -76,10 +79,14 @@ impl Worker {
         drop(inside);
         engine.expire_ns.add_shared(engine.statistics.clock.ns(started, engine.moment()));
         engine.note_event("expire-cycle", started);
+        if due.len() >= BATCH && gone + partly + cold == 0 {
+            // Somebody holds them all: next time those behind them are looked at as well.
+            state.expiry_batch = BATCH_BEHIND_HELD;
+        }
         if cold > 0 {
             self.expire_in_base();
         }
-        partly > 0 || due.len() == BATCH && gone > 0
+        partly > 0 || due.len() >= BATCH && gone > 0
     }
 
     /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.

@@ -153,16 +153,14 @@ pub(crate) fn run(
     let Work::Command(id, args) = &pending.work else { unreachable!("no block migrates") };
     let Body::Migrate(parse) = engine.table.entry(*id).command.body else { unreachable!("it is the one command") };
     let args = Args::from(args.as_args());
-    let version = engine.store_version();
-    let (reply, index) = match parse(args) {
+    let (reply, gate) = match parse(args) {
         Ok(migration) => {
             let mut exchange = Exchange::new(engine, inbox, &state, &claims, args, migration);
             (exchange.run(), exchange.gate)
         }
-        Err(error) => (error.into_reply(), Index(0)),
+        Err(error) => (error.into_reply(), StoreGate::default()),
     };
     drop(keys);
-    let gate = StoreGate { index, version };
     Some(Finished { gate, was_locked, ..Finished::plain(state, reply) })
 }
 
@@ -198,8 +196,8 @@ struct Exchange<'a> {
     taken: Vec<Sent>,
     /// The first thing that went wrong.
     failure: Option<Reply>,
-    /// The newest record that the reply depends on.
-    gate: Index,
+    /// The newest record that the reply depends on, of the store that was there last.
+    gate: StoreGate,
     buffers: TxnBuffers,
 }
 
@@ -229,7 +227,7 @@ impl<'a> Exchange<'a> {
             in_flight_bytes: 0,
             taken: Vec::new(),
             failure: None,
-            gate: Index(0),
+            gate: StoreGate { index: Index(0), version: engine.store_version() },
             buffers: TxnBuffers::default(),
         }
     }
@@ -302,7 +300,7 @@ impl<'a> Exchange<'a> {
                     Err(stop) => packed = Err(Error::Stop(stop)),
                 }
             }
-            exchange.gate = exchange.gate.max(txn.gate());
+            exchange.gate.index = exchange.gate.index.max(txn.gate());
             exchange.buffers = txn.finish();
             Ok(packed?.map(|parcel| {
                 let ttl_ms = parcel.deadline_ms.map_or(0, |deadline| deadline.saturating_sub(call.now_ms).max(1));
@@ -416,7 +414,7 @@ impl<'a> Exchange<'a> {
                 prepare(engine, &mut txn, exchange.place(), false);
                 let packed = migrate::pack(&mut txn, name)?;
                 conclude(engine, store, &mut txn, None, Keeps::Nothing, exchange.by())?;
-                exchange.gate = exchange.gate.max(txn.gate());
+                exchange.gate.index = exchange.gate.index.max(txn.gate());
                 let Some(mut parcel) = packed else { continue };
                 match Stamp::of(&mut parcel) {
                     Ok(stamp) if stamp == sent.stamp => all.push(name),
@@ -432,7 +430,7 @@ impl<'a> Exchange<'a> {
             }
             let mut service = Service::new(engine, store, place);
             conclude(engine, store, &mut txn, serves.then_some(&mut service), Keeps::Effects, exchange.by())?;
-            exchange.gate = exchange.gate.max(txn.gate());
+            exchange.gate.index = exchange.gate.index.max(txn.gate());
             Ok(is_same)
         })
     }
@@ -455,6 +453,11 @@ impl<'a> Exchange<'a> {
     fn inside<T>(&mut self, act: impl FnOnce(&mut Self, &Store, u64) -> Result<T, Error>) -> Result<T, Error> {
         let engine = self.engine;
         let Some(inside) = engine.come_in() else { return Err(Error::text("ERR the server is stopping")) };
+        // The data may have been opened again while the target was spoken to. Nobody exchanges them from here on.
+        let version = engine.store_version();
+        if version != self.gate.version {
+            self.gate = StoreGate { index: Index(0), version };
+        }
         match engine.store() {
             Some(store) => act(self, &store, inside.exclusive_runs()),
             None => unreachable!("nobody is inside while there is none"),

@@ -17,6 +17,7 @@ use crate::keys::locks::Waiter;
 use crate::keys::waiters::End;
 use crate::run::ahead::Ahead;
 use crate::run::engine::Engine;
+use crate::run::expiry::BATCH;
 use crate::run::pool::Job;
 use crate::run::subscribing::Departed;
 use haypile_config::Durability;
@@ -57,6 +58,8 @@ pub(crate) struct WorkerState {
     /// Wall clock of this turn, in milliseconds since 1970.
     pub now_ms: u64,
     seed: u64,
+    /// Expired keys that the next call of `expire` looks at.
+    pub(crate) expiry_batch: usize,
     /// The running command's outcome, where it is not `Done`.
     pub(crate) outcome: Outcome,
     /// Replies wait until the log is synced.
@@ -146,6 +149,7 @@ impl Worker {
                 paused: HashSet::new(),
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
+                expiry_batch: BATCH,
                 outcome: Outcome::Done,
                 syncs: engine.settings.config().durability == Durability::Fsync,
                 store_version: 0,
