@@ -10,6 +10,15 @@ pub struct Position {
     pub index: Index,
 }
 
+impl Position {
+    /// Returns where a server that follows says to stand: in the oldest history in which its data do. A master that went
+    /// on from there does not know those which this server began since, without a record: when it was started after a
+    /// crash, or led for a while.
+    pub fn oldest(histories: &Histories, last: Index) -> Option<Position> {
+        histories.standing(last).last().map(|history| Position { history, index: last })
+    }
+}
+
 /// The way on that a master has for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resync {

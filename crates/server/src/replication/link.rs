@@ -133,12 +133,11 @@ impl Attempt<'_> {
         self.take(stream, read, at.history)
     }
 
-    /// Returns where the data stand: in the oldest history in which they do. A master that went on from there does not
-    /// know those that this server began since, without a record, when it was started after a crash or was to lead.
+    /// Returns where the data stand, as the master is told.
     fn position(&self, store: &Store) -> Position {
         let (history, index) = (store.history(), store.log().last());
-        let oldest = store.log().histories().standing(index).last().filter(|_| !self.asks_plainly);
-        Position { history: oldest.unwrap_or(history), index }
+        let oldest = Position::oldest(&store.log().histories(), index).filter(|_| !self.asks_plainly);
+        oldest.unwrap_or(Position { history, index })
     }
 
     /// Takes the master's answer, and what follows; `asked` is the history in which this server said to stand.
