@@ -11,12 +11,11 @@
 
 use crate::clients::client::Client;
 use crate::clients::client_memory::ClientMemory;
+use crate::clients::tracked_keys::{Known, Reader, Shard};
 use crate::sync::{Mutex, MutexGuard, lock};
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use haypile_commands::host::{TrackingMode, TrackingOptions};
 use haypile_config::Config;
-use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -82,67 +81,6 @@ impl Tracker {
     #[inline]
     pub fn on_answered(&self) {
         self.progress.answered.store(self.progress.asked.load(Ordering::Relaxed), Ordering::Release);
-    }
-}
-
-/// A client that has read a key, and the number of the read.
-#[derive(Clone, Copy)]
-struct Reader {
-    session: u64,
-    read: u64,
-}
-
-type Readers = SmallVec<[Reader; 1]>;
-
-/// A key that somebody has read.
-struct Known {
-    hash: u64,
-    name: Box<[u8]>,
-    readers: Readers,
-}
-
-/// A part of the table of keys.
-#[derive(Default)]
-struct Shard {
-    /// The places of the keys in `known`, by hash.
-    places: HashTable<u32>,
-    /// In any order.
-    known: Vec<Known>,
-}
-
-impl Shard {
-    fn find(&self, hash: u64, name: &[u8]) -> Option<usize> {
-        self.places.find(hash, |&at| *self.known[at as usize].name == *name).map(|&at| at as usize)
-    }
-
-    /// Adds a key that is not there.
-    fn add(&mut self, hash: u64, name: &[u8]) -> usize {
-        let at = self.known.len();
-        self.known.push(Known { hash, name: name.into(), readers: Readers::new() });
-        let known = &self.known;
-        self.places.insert_unique(hash, at as u32, |&at| known[at as usize].hash);
-        at
-    }
-
-    /// Returns the place of any key but the one at `place`.
-    fn other_than(&self, place: Option<usize>, hash: u64) -> Option<usize> {
-        let count = self.known.len();
-        let any = (hash as usize).checked_rem(count)?;
-        let other = if place == Some(any) { (any + 1) % count } else { any };
-        (place != Some(other)).then_some(other)
-    }
-
-    /// Removes a key; the last one takes its place.
-    fn remove(&mut self, at: usize) -> Known {
-        let removed = self.known.swap_remove(at);
-        let place = self.places.find_entry(removed.hash, |&place| place as usize == at);
-        place.expect("each key has a place").remove();
-        if let Some(moved) = self.known.get(at) {
-            let last = self.known.len();
-            let place = self.places.find_mut(moved.hash, |&place| place as usize == last);
-            *place.expect("each key has a place") = at as u32;
-        }
-        removed
     }
 }
 
