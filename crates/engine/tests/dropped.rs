@@ -346,6 +346,7 @@ fn has_random_reply(call: &str) -> bool {
         "acl LOG",
         "client",
         "cluster",
+        "commandlog",
         "debug OBJECT",
         "hexpiretime",
         "hpexpiretime",
