@@ -107,6 +107,12 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Whether the transaction has noted an access of a key.
+    #[inline]
+    pub(crate) fn has_noted_access(&self, key: &Key<'_>) -> bool {
+        self.accesses.as_ref().is_some_and(|own| own.noted.contains_key(&row::meta_row(key)))
+    }
+
     #[inline]
     pub(crate) fn keeps_accesses(&self) -> bool {
         !matches!(self.touch, Touch::Time(_)) && !self.is_dry_run()

@@ -25,8 +25,11 @@ impl Txn<'_> {
         if !self.lapsed.is_empty() {
             self.lapsed.retain(|lapsed| (lapsed.space, &*lapsed.name) != (key.space, key.name));
         }
-        // A key that was deleted here is a new one.
-        if self.keeps_accesses() && self.own_key(key).is_some_and(|at| !self.overlay.is_there(at)) {
+        // A key that was deleted here is a new one, unless an access was noted for it since.
+        if self.keeps_accesses()
+            && self.own_key(key).is_some_and(|at| !self.overlay.is_there(at))
+            && !self.has_noted_access(key)
+        {
             self.forget_access(key);
         }
         let prefix = row::meta_prefix(key);
@@ -36,6 +39,9 @@ impl Txn<'_> {
 
     #[inline]
     pub fn delete_meta(&mut self, key: &Key<'_>) -> Result<(), Stop> {
+        if self.has_noted_access(key) {
+            self.forget_access(key);
+        }
         let prefix = row::meta_prefix(key);
         self.overlay.delete(print_of_key(key), &[&prefix, key.name], false);
         self.bounded()
