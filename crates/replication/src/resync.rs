@@ -11,9 +11,9 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns where a server that follows says to stand: in the oldest history in which its data do. A master that went
-    /// on from there does not know those which this server began since, without a record: when it was started after a
-    /// crash, or led for a while.
+    /// Returns where a server that follows says to stand: in the oldest history in which its data do. A master that
+    /// went on from there does not know those which this server began since, without a record: when it was started
+    /// after a crash, or led for a while.
     pub fn oldest(histories: &Histories, last: Index) -> Option<Position> {
         histories.standing(last).last().map(|history| Position { history, index: last })
     }

@@ -111,6 +111,11 @@ impl Link {
         true
     }
 
+    /// Returns the history that the master goes on in.
+    pub fn named(&self) -> History {
+        self.history
+    }
+
     /// Whether nothing is on its way.
     pub fn is_idle(&self) -> bool {
         self.down.is_empty() && self.up.is_empty()
