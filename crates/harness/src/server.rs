@@ -88,12 +88,7 @@ impl Template {
     pub fn check(&self, dir: &Path) -> Result<bool> {
         let is_ours = |pair: &&[String]| pair[1] == "server";
         let Some([binary, _]) = self.arguments.windows(2).find(is_ours) else { return Ok(false) };
-        let output = Command::new(binary).arg("check").arg(dir).stdin(Stdio::null()).output();
-        let output = output.with_context(|| format!("starting {binary} check"))?;
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (lines, errors) = (said(&output.stdout), said(&output.stderr));
-        ensure!(output.status.success(), "haypile check {}: {}\n{lines}{errors}", dir.display(), output.status);
-        Ok(true)
+        check(binary, dir).map(|()| true)
     }
 
     /// Returns the words of the command line for a port and a directory.
@@ -102,6 +97,16 @@ impl Template {
         let fill = |a: &String| a.replace("{port}", &port.to_string()).replace("{dir}", &dir);
         self.arguments.iter().map(fill).collect()
     }
+}
+
+/// Runs the `check` of a binary of ours on a data directory without a running server.
+pub fn check(binary: &str, dir: &Path) -> Result<()> {
+    let output = Command::new(binary).arg("check").arg(dir).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("starting {binary} check"))?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (lines, errors) = (said(&output.stdout), said(&output.stderr));
+    ensure!(output.status.success(), "haypile check {}: {}\n{lines}{errors}", dir.display(), output.status);
+    Ok(())
 }
 
 /// Returns the server's binary: `HAYPILE_BIN`, else `haypile` beside this program (a test's own file is one folder

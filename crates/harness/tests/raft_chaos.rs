@@ -241,7 +241,7 @@ fn single() -> Single {
 
 #[test]
 fn clocks_are_moved() {
-    let (system, surroundings) = (single(), Surroundings { small_disks: false, clocks: true });
+    let (system, surroundings) = (single(), Surroundings { clocks: true, ..Surroundings::default() });
     let mut group = Group::start(&system, Network::Loopback, 1, surroundings).expect("the server starts");
     let port = group.members()[0].client_port;
     let mut client = haypile_harness::client::Client::connect(port, Duration::from_secs(10)).expect("it listens");
@@ -266,6 +266,7 @@ fn a_server_that_is_killed_is_as_good_as_one_that_is_not() {
         time: Duration::from_secs(10),
         clients: 8,
         scenario: Scenario::named("kills"),
+        may_miss: false,
         lie: None,
     };
     assert!(run(&options).expect("the server can be run"), "see the seed and the history above");

@@ -30,6 +30,8 @@ pub struct Board {
     active: Mutex<BTreeMap<Kind, Active>>,
     next_object: AtomicU64,
     next_value: AtomicI64,
+    /// Writes that were done.
+    written: AtomicU64,
     pub clock: Clock,
 }
 
@@ -48,6 +50,8 @@ pub struct Counts {
     pub done: u64,
     pub unknown: u64,
     pub failed: u64,
+    /// Operations, among those that failed, that a server refused because its disk was full.
+    pub refused_by_disk: u64,
 }
 
 impl Counts {
@@ -55,13 +59,17 @@ impl Counts {
         self.done += other.done;
         self.unknown += other.unknown;
         self.failed += other.failed;
+        self.refused_by_disk += other.refused_by_disk;
     }
 
     fn note(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Done(_) | Outcome::Wrong(_) => self.done += 1,
             Outcome::Unknown(_) => self.unknown += 1,
-            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Failed(why) => {
+                self.failed += 1;
+                self.refused_by_disk += u64::from(why.starts_with("MISCONF"));
+            }
         }
     }
 }
@@ -69,7 +77,8 @@ impl Counts {
 impl Default for Board {
     fn default() -> Board {
         let (active, clock) = (Mutex::default(), Clock::start());
-        Board { active, next_object: AtomicU64::new(1), next_value: AtomicI64::new(1), clock }
+        let (next_object, next_value) = (AtomicU64::new(1), AtomicI64::new(1));
+        Board { active, next_object, next_value, written: AtomicU64::new(0), clock }
     }
 }
 
@@ -104,6 +113,11 @@ impl Board {
     /// Gives up all objects that are in use.
     pub fn clear(&self) {
         self.active.lock().expect("no client panics").clear();
+    }
+
+    /// Returns the number of writes that were done.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     fn value(&self) -> i64 {
@@ -179,6 +193,8 @@ impl Client<'_> {
         let outcome = self.session.call(object, &operation);
         let return_ns = self.board.clock.now_ns();
         self.counts.note(&outcome);
+        let is_written = matches!(outcome, Outcome::Done(_)) && !operation.is_read();
+        self.board.written.fetch_add(u64::from(is_written), Ordering::Relaxed);
         self.history.note((object, self.number), operation, call_ns, return_ns, &outcome)?;
         Ok(outcome)
     }

@@ -38,8 +38,8 @@ use lies::{Liar, Lie};
 use load::{Board, Client, Counts};
 use network::Network;
 use operation::{Answer, Kind, Object, Outcome, Session};
-use scenario::Scenario;
-use system::{REPLY_MAX, System};
+use scenario::{HAND_OVERS, SCENARIOS, Scenario};
+use system::{Ability, REPLY_MAX, System};
 
 /// Rounds that one group lives through.
 const ROUNDS: u64 = 6;
@@ -51,6 +51,8 @@ const READ_AGAIN: usize = 20;
 const PRINTED_MAX: usize = 4;
 /// The longest pause before a disturbance and behind it.
 const PAUSE_MS: u64 = 1000;
+/// The time from which on a run fails in which something that it is for has never happened.
+const LONG: Duration = Duration::from_secs(600);
 
 pub struct Options<'a> {
     pub system: &'a dyn System,
@@ -61,6 +63,8 @@ pub struct Options<'a> {
     pub clients: u64,
     /// The only scenario to play.
     pub scenario: Option<&'static Scenario>,
+    /// A long run may pass without having played all scenarios that it could.
+    pub may_miss: bool,
     /// The way in which all sessions lie.
     pub lie: Option<Lie>,
 }
@@ -119,6 +123,7 @@ pub fn run(options: &Options<'_>) -> Result<bool> {
         result = run.round();
     }
     run.print_totals();
+    let result = result.and_then(|()| run.check_happened());
     match result {
         Ok(()) => {
             println!("raft-chaos: no anomaly");
@@ -159,11 +164,38 @@ impl<'a> Run<'a> {
         let all: u64 = rounds.values().sum();
         println!("raft-chaos: seed {}: {all} rounds with {groups} groups: {rounds:?}", self.options.seed);
         println!(
-            "raft-chaos: {} operations done, {} of unknown outcome, {} failed; {objects} objects and {operations} \
-             operations checked in {check_seconds:.1} s, {read_again} objects read again later",
-            counts.done, counts.unknown, counts.failed
+            "raft-chaos: {} operations done, {} of unknown outcome, {} failed ({} by full disks); {objects} objects and \
+             {operations} operations checked in {check_seconds:.1} s, {read_again} objects read again later",
+            counts.done, counts.unknown, counts.failed, counts.refused_by_disk
         );
         println!("raft-chaos: {disturbances:?}");
+    }
+
+    /// Fails if the run was long and something that it is for has never happened. The group's numbers are among the
+    /// totals already.
+    fn check_happened(&self) -> Result<()> {
+        let Some(group) = self.group.as_ref().filter(|_| self.options.time >= LONG) else { return Ok(()) };
+        let Totals { rounds, counts, disturbances, .. } = &self.totals;
+        let is_missing = |scenario: &&Scenario| !rounds.contains_key(scenario.name) && scenario.lacks(group).is_empty();
+        let missing: Vec<_> = SCENARIOS.iter().filter(is_missing).map(|scenario| scenario.name).collect();
+        ensure!(
+            self.options.scenario.is_some() || self.options.may_miss || missing.is_empty(),
+            "never played, which --may-miss allows: {missing:?}"
+        );
+        let was_played = |names: &[&str]| names.iter().any(|name| rounds.contains_key(name));
+        let tells = group.system.can(Ability::Facts);
+        let hands_over = group.system.can(Ability::Transfer);
+        let is_full = counts.refused_by_disk + disturbances.ended > 0;
+        let expected: [(&[&str], bool, &str); 4] = [
+            (HAND_OVERS, !hands_over || disturbances.transfers > 0, "leadership was never handed over on request"),
+            (&["reads-while-members-change"], disturbances.member_changes > 0, "the members have never changed"),
+            (&["killed-in-snapshots"], !tells || disturbances.copies > 0, "no node has ever had a copy"),
+            (&["full-disk"], !tells || is_full, "no full disk was ever noticed"),
+        ];
+        for (names, has_happened, what) in expected {
+            ensure!(has_happened || !was_played(names), "{what}, though {names:?} were played");
+        }
+        Ok(())
     }
 
     /// Plays one scenario with a group, a new one after some rounds, and checks what was heard.
@@ -175,7 +207,7 @@ impl<'a> Run<'a> {
         let group = self.group.as_mut().context("a group was started")?;
         let scenario = match self.options.scenario {
             Some(scenario) => scenario,
-            None => Scenario::draw(group, &mut self.random),
+            None => Scenario::draw(group, &self.totals.rounds, &mut self.random),
         };
         ensure!(scenario.suits(group), "{} lacks what {} needs", self.options.system.name(), scenario.name);
         let mut counts = Counts::default();
@@ -203,15 +235,35 @@ impl<'a> Run<'a> {
             self.totals.disturbances.add(group.counts);
         }
         self.settled.clear();
-        let wanted = self.options.scenario.map(Scenario::surroundings).unwrap_or_default();
+        // From the second group on, surroundings come that a scenario still waits for.
+        let is_due = |scenario: &&Scenario| match self.options.scenario {
+            Some(only) => only.name == scenario.name,
+            None => self.totals.groups > 0 && !self.totals.rounds.contains_key(scenario.name),
+        };
+        let due: Vec<Surroundings> = SCENARIOS.iter().filter(is_due).map(Scenario::surroundings).collect();
         let surroundings = Surroundings {
-            small_disks: self.random.percent(35) || wanted.small_disks,
-            clocks: self.random.percent(35) || wanted.clocks,
+            small_disks: self.random.percent(35) || due.iter().any(|wanted| wanted.small_disks),
+            clocks: self.random.percent(35) || due.iter().any(|wanted| wanted.clocks),
+            fills_disks: self.random.percent(50),
         };
         let Options { system, network, nodes, .. } = *self.options;
         self.group = Some(Group::start(system, network, nodes, surroundings)?);
         self.totals.groups += 1;
+        if self.totals.groups == 1 {
+            self.print_lacking();
+        }
         Ok(())
+    }
+
+    /// Prints which scenarios cannot be drawn, and why.
+    fn print_lacking(&self) {
+        let Some(group) = &self.group else { return };
+        for scenario in SCENARIOS {
+            let lacking = scenario.lacks(group);
+            if !lacking.is_empty() {
+                println!("raft-chaos: {} cannot be drawn: it needs {lacking:?}", scenario.name);
+            }
+        }
     }
 
     /// Lets clients run while the scenario is played, and until the group is whole again; returns what they heard.
@@ -232,6 +284,7 @@ impl<'a> Run<'a> {
                 sleep(Duration::from_millis(random.below(PAUSE_MS)));
                 scenario.play(group, random)?;
                 group.recover()?;
+                wait_written(board, options.clients)?;
                 sleep(Duration::from_millis(random.below(PAUSE_MS)));
                 Ok(())
             };
@@ -240,8 +293,9 @@ impl<'a> Run<'a> {
             let ends: Vec<_> = running.into_iter().map(|t| t.join().expect("a client does not panic")).collect();
             (played, ends)
         });
-        played?;
         ends.into_iter().collect::<Result<Vec<()>, String>>().map_err(|text| anyhow!("a wrong reply: {text}"))?;
+        played?;
+        group.compare()?;
         let mut history = History::default();
         for client in clients {
             counts.add(client.counts);
@@ -328,6 +382,18 @@ fn client<'b>(
         None => session,
     };
     Client { board, number, kinds, random, session, history: History::default(), counts: Counts::default() }
+}
+
+/// Waits until the clients of a group that nothing disturbs have written: more writes than there are clients, so that
+/// one of them at least has begun since.
+fn wait_written(board: &Board, clients: u64) -> Result<()> {
+    let (begin, before) = (Instant::now(), board.written());
+    while board.written() <= before + clients {
+        let (written, seconds) = (board.written() - before, SERVE_MAX.as_secs());
+        ensure!(begin.elapsed() < SERVE_MAX, "{clients} clients wrote {written} times in {seconds} s of calm");
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Reads an object of a group that nothing disturbs, however often that takes.

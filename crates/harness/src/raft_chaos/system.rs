@@ -49,6 +49,22 @@ pub struct Start<'a> {
     pub dir: &'a Path,
     /// The node comes with an empty directory into a group that is there already.
     pub joins: bool,
+    /// The node is to keep no room free on its disk.
+    pub fills_disk: bool,
+}
+
+/// The facts that a node tells about its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub leads: bool,
+    pub term: u64,
+    /// The first and the last entry of the node's log.
+    pub first: u64,
+    pub last: u64,
+    /// The last entry that the group has agreed on, as far as the node knows.
+    pub commit: u64,
+    /// The copies that the node has put in the place of its data since it was started.
+    pub copies: u64,
 }
 
 /// A faculty of a system, which some scenarios need.
@@ -68,6 +84,8 @@ pub enum Ability {
     Clock,
     /// A node may end when its disk is full, and starts again when there is room.
     FullDisk,
+    /// Nodes tell the facts of their group, and a digest of their data.
+    Facts,
 }
 
 /// A system under test.
@@ -88,6 +106,26 @@ pub trait System: Sync {
     /// Returns the term in which the node believes to lead; None if it does not.
     fn leads(&self, _node: Member) -> Option<u64> {
         None
+    }
+
+    /// Returns the facts that a node tells; None if it does not answer.
+    fn facts(&self, _node: Member) -> Option<Facts> {
+        None
+    }
+
+    /// Returns a digest of all data of a node.
+    fn digest(&self, _node: Member) -> Result<String> {
+        bail!("{} tells no digest", self.name())
+    }
+
+    /// Has the leader take a value of so many bytes, which no client asks for.
+    fn pump(&self, _leader: Member, _bytes: usize) -> Result<()> {
+        bail!("{} has no facts that would change", self.name())
+    }
+
+    /// Checks the data of a node that was killed; returns false if the system has no program for that.
+    fn check(&self, _dir: &Path) -> Result<bool> {
+        Ok(false)
     }
 
     /// Has the leader hand over to another node.

@@ -161,6 +161,9 @@ struct RaftChaos {
     /// The only scenario to play, by its name.
     #[arg(long)]
     scenario: Option<String>,
+    /// Lets a run of ten minutes and more pass that has not played all scenarios which it could.
+    #[arg(long)]
+    may_miss: bool,
     /// Prints the names of the scenarios, and stops.
     #[arg(long)]
     scenarios: bool,
@@ -286,7 +289,7 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
 
 fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
     use raft_chaos::scenario::{SCENARIOS, Scenario};
-    use raft_chaos::systems::{etcd::Etcd, haypile::Haypile, single};
+    use raft_chaos::systems::{etcd::Etcd, haypile, haypile::Haypile, single};
     if arguments.scenarios {
         SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
         return Ok(true);
@@ -294,7 +297,7 @@ fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
     if let Some(path) = &arguments.check {
         return raft_chaos::recheck(path);
     }
-    let directives = format!("{} {}", single::DIRECTIVES, arguments.under.options);
+    let directives = format!("{} {} {}", single::DIRECTIVES, haypile::DIRECTIVES, arguments.under.options);
     let system: Box<dyn raft_chaos::system::System> = match arguments.system {
         ChaosSystem::Etcd => Box::new(Etcd { serializable: false }),
         ChaosSystem::EtcdSerializable => Box::new(Etcd { serializable: true }),
@@ -322,6 +325,7 @@ fn run_raft_chaos(arguments: &RaftChaos) -> Result<bool> {
         time: Duration::from_secs_f64(arguments.minutes * 60.0),
         clients: arguments.clients,
         scenario,
+        may_miss: arguments.may_miss,
         lie: arguments.lie,
     })
 }

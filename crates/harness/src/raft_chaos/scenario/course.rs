@@ -44,8 +44,10 @@ impl Course<'_, '_> {
         let leader = self.leader();
         if self.group.system.can(Ability::Transfer) && self.random.percent(70) {
             let to = *self.random.pick(&self.others(leader));
-            // The group may be in the middle of an election.
-            let _ = self.group.transfer(leader, to);
+            // The group may be in the middle of an election: the attempt does not count then.
+            if let Err(error) = self.group.transfer(leader, to) {
+                println!("raft-chaos: node {leader} does not hand over to node {to}: {error:#}");
+            }
             return Ok(());
         }
         self.group.freeze(leader, true)?;

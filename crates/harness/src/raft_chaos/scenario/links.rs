@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::course::Course;
 use crate::raft_chaos::network::Place;
+use crate::raft_chaos::system::Ability;
 
 pub fn one_way_cuts(course: &mut Course<'_, '_>) -> Result<()> {
     for _ in 0..course.random.between(2, 4) {
@@ -93,14 +94,17 @@ pub fn deposed_leaders(course: &mut Course<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Lets a node fall behind, and kills it while it catches up.
+/// Lets a node fall behind until the logs of the others do not reach back to it, and kills it while it catches up.
 pub fn killed_catching_up(course: &mut Course<'_, '_>) -> Result<()> {
     let leader = course.leader();
     let node = *course.random.pick(&course.others(leader));
     for _ in 0..2 {
         let others = course.others(node);
         course.group.divide(&[node], &others)?;
-        course.pause(2000, 5000);
+        course.pause(1000, 3000);
+        if course.group.system.can(Ability::Facts) && !course.group.outrun(node)? {
+            println!("raft-chaos: the logs still reach back to what node {node} has");
+        }
         course.group.heal()?;
         for _ in 0..course.random.between(1, 3) {
             course.pause(20, 600);

@@ -6,12 +6,15 @@ mod leaders;
 mod links;
 mod nodes;
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use super::group::{Group, Surroundings};
 use super::operation::Kind;
 use super::system::Ability;
 use crate::random::Random;
+use crate::small_disk;
 use course::Course;
 use leaders::{cut_and_killed_leaders, failovers, hand_overs, leaders_come_back, paused_leaders};
 use links::{deposed_leaders, divisions, half_cut_leaders, killed_catching_up, lossy_links, one_way_cuts, slow_links};
@@ -91,6 +94,9 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("paused-leader", 4, GROUP, ALL, paused_leaders),
 ];
 
+/// The scenarios that ask leaders to hand over in every round.
+pub const HAND_OVERS: &[&str] = &["append-repeated-after-redirect", "replies-to-the-wrong-client"];
+
 impl Scenario {
     pub fn named(name: &str) -> Option<&'static Scenario> {
         SCENARIOS.iter().find(|scenario| scenario.name == name)
@@ -107,9 +113,24 @@ impl Scenario {
         })
     }
 
-    /// Draws one of the scenarios that suit a group, by their weights.
-    pub fn draw(group: &Group<'_>, random: &mut Random) -> &'static Scenario {
-        let suiting = || SCENARIOS.iter().filter(|scenario| scenario.suits(group));
+    /// Returns what the scenario needs and no group can have that is like this one in all but its surroundings.
+    pub fn lacks(&self, group: &Group<'_>) -> Vec<Need> {
+        let system = group.system;
+        let has = |need: &Need| match need {
+            Need::Has(ability) => system.can(*ability),
+            Need::Cuts => group.can_cut(),
+            Need::SmallDisks => system.can(Ability::FullDisk) && !small_disk::may_be_missing(),
+            Need::Clocks => system.can(Ability::Clock),
+            Need::Alone => group.count() == 1,
+        };
+        self.needs.iter().copied().filter(|need| !has(need)).collect()
+    }
+
+    /// Draws one of the scenarios that suit a group, by their weights; more often one that was not played yet.
+    pub fn draw(group: &Group<'_>, played: &BTreeMap<&str, u64>, random: &mut Random) -> &'static Scenario {
+        let is_new = |scenario: &Scenario| scenario.suits(group) && !played.contains_key(scenario.name);
+        let only_new = SCENARIOS.iter().any(is_new) && random.percent(70);
+        let suiting = || SCENARIOS.iter().filter(|scenario| scenario.suits(group) && (!only_new || is_new(scenario)));
         let mut at = random.below(suiting().map(|scenario| scenario.weight).sum());
         for scenario in suiting() {
             match at.checked_sub(scenario.weight) {
@@ -128,7 +149,7 @@ impl Scenario {
     /// Returns the surroundings without which the scenario cannot be played.
     pub fn surroundings(&self) -> Surroundings {
         let needs = |need| self.needs.contains(&need);
-        Surroundings { small_disks: needs(Need::SmallDisks), clocks: needs(Need::Clocks) }
+        Surroundings { small_disks: needs(Need::SmallDisks), clocks: needs(Need::Clocks), fills_disks: false }
     }
 
     /// Returns whether the group is put back by a backup when the clients have ended.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::course::Course;
+use crate::raft_chaos::network::Place;
 
 pub fn calm(course: &mut Course<'_, '_>) -> Result<()> {
     course.pause(2000, 4000);
@@ -39,7 +40,7 @@ pub fn kills_at_start(course: &mut Course<'_, '_>) -> Result<()> {
 pub fn all_killed(course: &mut Course<'_, '_>) -> Result<()> {
     for _ in 0..course.random.between(1, 3) {
         course.pause(500, 2000);
-        (0..course.group.count()).try_for_each(|node| course.group.kill(node))?;
+        course.group.kill_all()?;
         course.pause(0, 500);
         (0..course.group.count()).try_for_each(|node| course.start(node))?;
     }
@@ -134,13 +135,48 @@ pub fn restarts(course: &mut Course<'_, '_>) -> Result<()> {
     all_killed(course)
 }
 
+/// The time for which a node goes on that is no member any more, in half of the draws.
+const LINGER: Duration = Duration::from_secs(3);
+
 pub fn members_change(course: &mut Course<'_, '_>) -> Result<()> {
     for _ in 0..course.random.between(1, 3) {
         let node = if course.random.percent(40) { course.leader() } else { course.any() };
-        course.group.remove(node)?;
+        let after = if course.random.percent(50) { LINGER } else { Duration::ZERO };
+        course.group.remove(node, after)?;
         course.pause(300, 1500);
-        course.group.add(node)?;
+        if course.random.percent(50) {
+            add_beside_an_absent_one(course, node)?;
+        } else {
+            course.group.add(node)?;
+        }
         course.pause(1000, 2500);
     }
     Ok(())
+}
+
+/// Adds a node while another member is killed, or cut off from the rest. Where the members that are left have no quorum
+/// without it, it comes back before.
+fn add_beside_an_absent_one(course: &mut Course<'_, '_>, node: usize) -> Result<()> {
+    let leader = course.leader();
+    let members = course.others(node);
+    let absent = *course.random.pick(&members);
+    let has_quorum = 2 * (members.len() - 1) > members.len();
+    // Who leads is killed, not cut off: a leader without a quorum would leave unknown what became of the request.
+    let is_cut = absent != leader && course.group.can_cut() && course.random.percent(50);
+    if is_cut {
+        for other in course.others(absent) {
+            course.group.cut(Place::Node(absent), Place::Node(other))?;
+            course.group.cut(Place::Node(other), Place::Node(absent))?;
+        }
+    } else {
+        course.group.kill(absent)?;
+    }
+    course.pause(300, 1500);
+    if has_quorum {
+        course.group.add(node)?;
+        course.pause(300, 1500);
+    }
+    course.group.heal()?;
+    course.start(absent)?;
+    if has_quorum { Ok(()) } else { course.group.add(node) }
 }

@@ -1,18 +1,25 @@
 //! A group of Haypile servers by Raft. On a follower commands are answered by `-MOVED slot host:port`, without a quorum
 //! by `-CLUSTERDOWN`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::resp::{RespSession, ask};
 use crate::client::info_field;
 use crate::raft_chaos::operation::{Kind, Session};
-use crate::raft_chaos::system::{Ability, Member, REPLY_MAX, Start, System};
+use crate::raft_chaos::system::{Ability, Facts, Member, REPLY_MAX, Start, System};
+use crate::server::check;
 
 /// The longest wait for an answer about the group, which needs no quorum.
 const INFO_MAX: Duration = Duration::from_millis(700);
+
+/// Directives that make memtables and flushes small, beside those of one server: the log lets go of what a member that
+/// is away lacks, and members flush.
+pub const DIRECTIVES: &str = "--memtable-size 1mb --flush-log-bytes 1mb --log-retention-size 1mb";
+/// Keys of values that nobody asks for.
+const PUMPED_KEYS: u64 = 16;
 
 /// The server's binary and its directives.
 pub struct Haypile {
@@ -59,6 +66,7 @@ impl System for Haypile {
         let own = [
             ("bind", node.ip.to_string()),
             ("protected-mode", "no".into()),
+            ("enable-debug-command", "yes".into()),
             ("raft-election-timeout", "500".into()),
             ("raft-heartbeat-interval", "50".into()),
             ("port", node.client_port.to_string()),
@@ -68,6 +76,9 @@ impl System for Haypile {
         ];
         words.extend(own.into_iter().flat_map(|(directive, value)| [format!("--{directive}"), value]));
         words.extend(self.directives.split_whitespace().map(str::to_string));
+        if start.fills_disk {
+            words.extend(["--disk-free-min", "0"].map(str::to_string));
+        }
         words
     }
 
@@ -78,10 +89,36 @@ impl System for Haypile {
     }
 
     fn leads(&self, node: Member) -> Option<u64> {
+        self.facts(node).filter(|facts| facts.leads).map(|facts| facts.term)
+    }
+
+    fn facts(&self, node: Member) -> Option<Facts> {
         let reply = ask(node, &["INFO", "raft"], INFO_MAX).ok()?;
         let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
-        let is_leader = info_field(&info, "raft_role") == Some("leader");
-        info_field(&info, "raft_term").filter(|_| is_leader)?.parse().ok()
+        let number = |name: &str| -> Option<u64> { info_field(&info, name)?.parse().ok() };
+        Some(Facts {
+            leads: info_field(&info, "raft_role") == Some("leader"),
+            term: number("raft_term")?,
+            first: number("raft_first_entry")?,
+            last: number("raft_last_entry")?,
+            commit: number("raft_commit_entry")?,
+            copies: number("raft_copies")?,
+        })
+    }
+
+    fn digest(&self, node: Member) -> Result<String> {
+        let reply = ask(node, &["DEBUG", "DIGEST"], REPLY_MAX)?;
+        ensure!(reply.error().is_none(), "DEBUG DIGEST was answered by {reply}");
+        Ok(reply.to_string())
+    }
+
+    fn pump(&self, leader: Member, bytes: usize) -> Result<()> {
+        let last = self.facts(leader).context("the leader tells how far it is")?.last;
+        command(leader, &["SET", &format!("pumped:{}", last % PUMPED_KEYS), &"v".repeat(bytes)])
+    }
+
+    fn check(&self, dir: &Path) -> Result<bool> {
+        check(&self.binary.display().to_string(), dir).map(|()| true)
     }
 
     fn transfer(&self, leader: Member, to: Member) -> Result<()> {

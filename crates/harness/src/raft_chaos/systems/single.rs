@@ -61,6 +61,10 @@ impl System for Single {
         Box::new(RespSession::new(members, first, reply_max))
     }
 
+    fn check(&self, dir: &Path) -> Result<bool> {
+        self.template.check(dir)
+    }
+
     fn back_up(&self, node: Member, dir: &Path) -> Result<PathBuf> {
         back_up(node, dir)
     }

@@ -1,6 +1,8 @@
 //! The nodes of a system under test: their processes, the network between them, their disks and clocks, and the way
 //! back from every disturbance.
 
+mod whole;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::clock::{self, OffsetClock};
 use super::network::{Links, Network, Place};
 use super::process::Process;
-use super::system::{Ability, Member, REPLY_MAX, Start, System};
+use super::system::{Ability, Member, Start, System};
 use crate::damage::copy;
 use crate::server::Workplace;
 use crate::small_disk::SmallDisk;
@@ -20,6 +22,12 @@ use crate::small_disk::SmallDisk;
 /// The longest wait until a node answers, and until a group that nothing disturbs serves on every node.
 pub const SERVE_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
+/// The longest wait until leadership has moved that was asked for.
+const HAND_OVER_MAX: Duration = Duration::from_secs(2);
+/// Bytes of a value that has a member fall behind, the most of them, and the longest time for them.
+const PUMPED_BYTES: usize = 64 << 10;
+const PUMPED_MAX: usize = 1000;
+const PUMP_MAX: Duration = Duration::from_secs(20);
 /// The size of a small disk.
 const DISK: &str = "size=512m";
 
@@ -30,6 +38,8 @@ pub struct Surroundings {
     pub small_disks: bool,
     /// The clocks can be offset.
     pub clocks: bool,
+    /// Nodes keep no room free on small disks, which so fill to the last byte.
+    pub fills_disks: bool,
 }
 
 /// The numbers of disturbances.
@@ -42,14 +52,22 @@ pub struct Disturbances {
     pub transfers: u64,
     pub member_changes: u64,
     pub full_disks: u64,
+    /// Nodes that have ended since their disks were full.
+    pub ended: u64,
     pub clock_jumps: u64,
     pub restores: u64,
+    /// Copies that nodes have put in the place of their data.
+    pub copies: u64,
+    /// Directories of killed nodes that were found to be sound.
+    pub checks: u64,
+    /// Comparisons of the data of all nodes.
+    pub compared: u64,
 }
 
 impl Disturbances {
     pub fn add(&mut self, other: Disturbances) {
-        let Disturbances { starts, kills, stops, cuts, transfers, member_changes, full_disks, clock_jumps, restores } =
-            other;
+        let Disturbances { starts, kills, stops, cuts, transfers, member_changes, .. } = other;
+        let Disturbances { full_disks, ended, clock_jumps, restores, copies, checks, compared, .. } = other;
         self.starts += starts;
         self.kills += kills;
         self.stops += stops;
@@ -57,8 +75,12 @@ impl Disturbances {
         self.transfers += transfers;
         self.member_changes += member_changes;
         self.full_disks += full_disks;
+        self.ended += ended;
         self.clock_jumps += clock_jumps;
         self.restores += restores;
+        self.copies += copies;
+        self.checks += checks;
+        self.compared += compared;
     }
 }
 
@@ -73,6 +95,17 @@ struct Node {
     is_removed: bool,
     /// The node's disk is full, or was: it may end by itself.
     may_end: bool,
+    /// The node has served with these data, which so are whole.
+    has_served: bool,
+    /// The copies that were counted since the node was started.
+    copies: u64,
+}
+
+impl Node {
+    fn new(member: Member, place: Workplace, disk: Option<SmallDisk>) -> Node {
+        let (joins, is_removed, may_end, has_served) = (false, false, false, false);
+        Node { member, place, disk, process: None, joins, is_removed, may_end, has_served, copies: 0 }
+    }
 }
 
 /// The nodes of one system.
@@ -92,8 +125,8 @@ impl<'a> Group<'a> {
     /// Starts a group of new nodes, and waits until it serves.
     pub fn start(system: &'a dyn System, network: Network, count: usize, wanted: Surroundings) -> Result<Group<'a>> {
         let clocks = wanted.clocks && system.can(Ability::Clock);
-        let mut surroundings =
-            Surroundings { small_disks: wanted.small_disks && system.can(Ability::FullDisk), clocks };
+        let small_disks = wanted.small_disks && system.can(Ability::FullDisk);
+        let mut surroundings = Surroundings { small_disks, clocks, ..wanted };
         let mut nodes = Vec::new();
         for number in 0..count {
             let place = Workplace::new(&format!("raft-chaos-{}-{number}", system.name()), None)?;
@@ -101,7 +134,7 @@ impl<'a> Group<'a> {
                 surroundings.small_disks.then(|| SmallDisk::try_mount(&place.data(), DISK)).transpose()?.flatten();
             surroundings.small_disks &= disk.is_some();
             let member = network.member(number)?;
-            nodes.push(Node { member, place, disk, process: None, joins: false, is_removed: false, may_end: false });
+            nodes.push(Node::new(member, place, disk));
         }
         let place = &nodes.first().context("a group has nodes")?.place;
         let clock = surroundings.clocks.then(|| OffsetClock::build(&place.file(""))).transpose()?;
@@ -154,7 +187,16 @@ impl<'a> Group<'a> {
         let founders = self.nodes.iter().map(|node| self.links.seen_by(number, node.member));
         let founders: Vec<Member> = founders.collect();
         let node = &mut self.nodes[number];
-        let start = Start { node: node.member, members: &members, founders: &founders, dir: &dir, joins: node.joins };
+        let fills_disk = self.surroundings.fills_disks && node.disk.is_some();
+        let start = Start {
+            node: node.member,
+            members: &members,
+            founders: &founders,
+            dir: &dir,
+            joins: node.joins,
+            fills_disk,
+        };
+        node.copies = 0;
         let words = [self.links.prefix(number), self.system.command(&start)].concat();
         let clock = self.clock.as_ref();
         let variables = clock.map_or(Vec::new(), |clock| clock.variables(&node.place.file("clock")));
@@ -170,11 +212,24 @@ impl<'a> Group<'a> {
         let Some(status) = process.ended()? else { return Ok(()) };
         node.process = None;
         let lines = node.place.log_tail();
+        self.counts.ended += u64::from(node.may_end);
         ensure!(node.may_end, "node {number} has ended by itself: {status}; its last lines:\n{lines}");
         Ok(())
     }
 
+    /// Kills a node, and checks its data.
     pub fn kill(&mut self, number: usize) -> Result<()> {
+        self.kill_unchecked(number)?;
+        self.check_data(number)
+    }
+
+    /// Kills all nodes before the data of any are checked.
+    pub fn kill_all(&mut self) -> Result<()> {
+        (0..self.count()).try_for_each(|number| self.kill_unchecked(number))?;
+        (0..self.count()).try_for_each(|number| self.check_data(number))
+    }
+
+    fn kill_unchecked(&mut self, number: usize) -> Result<()> {
         self.check_alive(number)?;
         match self.nodes[number].process.take() {
             Some(mut process) => {
@@ -183,6 +238,17 @@ impl<'a> Group<'a> {
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks the data of a node that is down, if it has served with them and the next start has no copy to put in
+    /// their place.
+    fn check_data(&mut self, number: usize) -> Result<()> {
+        let dir = self.data(number);
+        if self.nodes[number].has_served && !dir.join("incoming/COMPLETE").exists() {
+            let checked = self.system.check(&dir).with_context(|| format!("node {number} after a kill"))?;
+            self.counts.checks += u64::from(checked);
+        }
+        Ok(())
     }
 
     /// Stops a process where it is, or lets it go on.
@@ -254,9 +320,14 @@ impl<'a> Group<'a> {
 
     /// Returns the node that leads, as the newest term has it among those that answer.
     pub fn leader(&self) -> Option<usize> {
+        self.leading().map(|(_, number)| number)
+    }
+
+    /// Returns the newest term in which a node leads that answers, and the node.
+    fn leading(&self) -> Option<(u64, usize)> {
         let up = self.nodes.iter().filter(|node| node.process.as_ref().is_some_and(|process| !process.is_frozen));
         let leading = up.filter_map(|node| Some((self.system.leads(node.member)?, node.member.number)));
-        leading.max().map(|(_, number)| number)
+        leading.max()
     }
 
     /// Waits for a leader, but not for ever.
@@ -270,18 +341,51 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Has a leader hand over. It may refuse: the other one may be behind, or not reachable.
+    /// Has a leader hand over, and waits until leadership has moved. It may refuse: the other one may be behind, or not
+    /// reachable.
     pub fn transfer(&mut self, from: usize, to: usize) -> Result<()> {
-        self.counts.transfers += 1;
-        self.system.transfer(self.nodes[from].member, self.nodes[to].member)
+        let before = self.leading();
+        self.system.transfer(self.nodes[from].member, self.nodes[to].member)?;
+        let begin = Instant::now();
+        while begin.elapsed() < HAND_OVER_MAX {
+            if self.leading().is_some_and(|now| Some(now) != before) {
+                self.counts.transfers += 1;
+                return Ok(());
+            }
+            sleep(LOOK);
+        }
+        bail!("node {from} still leads {} s after it was asked to hand over", HAND_OVER_MAX.as_secs())
     }
 
-    /// Takes a node out of the group, ends it and removes its data.
-    pub fn remove(&mut self, number: usize) -> Result<()> {
-        self.counts.member_changes += 1;
+    /// Writes until no log that a leader has reaches back to what a node has that is cut off: it needs a copy then.
+    /// Returns whether it came to that.
+    pub fn outrun(&mut self, number: usize) -> Result<bool> {
+        let Some(last) = self.system.facts(self.nodes[number].member).map(|facts| facts.last) else { return Ok(false) };
+        let begin = Instant::now();
+        for _ in 0..PUMPED_MAX {
+            let Some(leader) = self.wait_leader(PUMP_MAX).filter(|_| begin.elapsed() < PUMP_MAX) else { break };
+            let member = self.nodes[leader].member;
+            if leader != number && self.system.facts(member).is_some_and(|facts| facts.first > last + 1) {
+                return Ok(true);
+            }
+            // Another node may lead meanwhile, or the disk be busy: that is tried again.
+            if self.system.pump(member, PUMPED_BYTES).is_err() {
+                sleep(LOOK);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes a node out of the group, ends it after some time and removes its data.
+    pub fn remove(&mut self, number: usize, after: Duration) -> Result<()> {
         let removed = self.ask_others(number, |system, asked, node| system.remove(asked, node));
+        if removed.is_ok() {
+            self.counts.member_changes += 1;
+            sleep(after);
+        }
         self.kill(number)?;
         removed?;
+        self.nodes[number].has_served = false;
         let dir = self.data(number);
         fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
         self.nodes[number].is_removed = true;
@@ -290,8 +394,8 @@ impl<'a> Group<'a> {
 
     /// Takes a removed node into the group again, with an empty directory.
     pub fn add(&mut self, number: usize) -> Result<()> {
-        self.counts.member_changes += 1;
         self.ask_others(number, |system, asked, node| system.add(asked, node))?;
+        self.counts.member_changes += 1;
         let node = &mut self.nodes[number];
         (node.is_removed, node.joins) = (false, true);
         self.start_node(number)
@@ -356,35 +460,6 @@ impl<'a> Group<'a> {
         }
         self.wait_serving()?;
         self.nodes.iter_mut().for_each(|node| node.may_end = false);
-        Ok(())
-    }
-
-    /// Waits until every node serves reads by new sessions. A group that nothing disturbs has to.
-    fn wait_serving(&mut self) -> Result<()> {
-        use super::operation::{Kind, Object, Operation, Outcome};
-        let object = Object { kind: Kind::Register, number: 0 };
-        for number in 0..self.count() {
-            let begin = Instant::now();
-            loop {
-                let mut session = self.system.session(&[self.nodes[number].member], 0, REPLY_MAX);
-                let written = session.call(object, &Operation::Write(1));
-                match session.call(object, &Operation::Read) {
-                    Outcome::Done(_) => break,
-                    Outcome::Wrong(text) => bail!("node {number} answers a read by {text}"),
-                    outcome if begin.elapsed() > SERVE_MAX => {
-                        let seconds = SERVE_MAX.as_secs();
-                        bail!(
-                            "node {number} does not serve within {seconds} s: a write {written:?}, a read {outcome:?}"
-                        )
-                    }
-                    _ => sleep(LOOK),
-                }
-                for number in 0..self.count() {
-                    self.check_alive(number)?;
-                    ensure!(self.is_up(number), "node {number} has ended with room on its disk");
-                }
-            }
-        }
         Ok(())
     }
 
