@@ -40,6 +40,10 @@ pub struct Cluster {
     /// Directories that `haypile check` found to be sound.
     pub checks: u64,
     pub starts: u64,
+    /// Failovers by FAILOVER after which the replica led.
+    pub failovers: u64,
+    /// Kills while a replica had fetched a part of a copy.
+    pub copies_cut: u64,
 }
 
 /// The facts about replication that INFO tells.
@@ -69,7 +73,8 @@ impl Cluster {
                 is_frozen: false,
             });
         }
-        let mut cluster = Cluster { nodes, template: template.clone(), checks: 0, starts: 0 };
+        let template = template.clone();
+        let mut cluster = Cluster { nodes, template, checks: 0, starts: 0, failovers: 0, copies_cut: 0 };
         for number in 0..NODES {
             cluster.start_node(number, true)?;
         }
@@ -138,6 +143,13 @@ impl Cluster {
         ensure!(!self.is_up(number), "node {number} is up");
         let data = self.nodes[number].place.data();
         std::fs::remove_dir_all(&data).and_then(|()| std::fs::create_dir(&data)).context("emptying a directory")
+    }
+
+    /// Whether a node has fetched files of a copy, and not all of it.
+    pub fn has_half_a_copy(&self, number: usize) -> bool {
+        let incoming = self.nodes[number].place.data().join("incoming");
+        let has_files = std::fs::read_dir(&incoming).is_ok_and(|mut files| files.next().is_some());
+        has_files && !incoming.join("COMPLETE").exists()
     }
 
     /// Stops a process where it is, or lets it go on.
@@ -261,7 +273,7 @@ impl Cluster {
     }
 
     fn digest(&self, number: usize) -> Result<String> {
-        Ok(self.command(number, "DEBUG DIGEST")?.to_string())
+        digest_of(&self.command(number, "DEBUG DIGEST")?)
     }
 
     /// Sets a directive on all nodes.
@@ -281,12 +293,9 @@ impl Cluster {
         self.nodes.iter().map(of_node).sum()
     }
 
-    /// Returns how many lines with this text the servers have written to their logs.
-    pub fn count_lines(&self, text: &str) -> usize {
-        let count = |node: &Node| {
-            let log = std::fs::read(node.place.log()).unwrap_or_default();
-            String::from_utf8_lossy(&log).matches(text).count()
-        };
+    /// Returns how many such lines the servers have written to their logs.
+    pub fn count_lines(&self, is_such: impl Fn(&str) -> bool) -> usize {
+        let count = |node: &Node| node.place.log_text().lines().filter(|line| is_such(line)).count();
         self.nodes.iter().map(count).sum()
     }
 
@@ -296,5 +305,27 @@ impl Cluster {
             self.nodes.iter().enumerate().map(|(number, node)| format!("node {number}:\n{}", node.place.log_tail()));
         let lines = tails.collect::<Vec<_>>().join("\n");
         (self.nodes.iter_mut().map(|node| node.place.keep().to_path_buf()).collect(), lines)
+    }
+}
+
+/// Returns the fingerprint of all data; fails with any other reply, so that two errors are no equal data.
+pub fn digest_of(reply: &Reply) -> Result<String> {
+    const DIGITS: usize = 40;
+    let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default()).into_owned();
+    let is_digest = text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    ensure!(is_digest, "DEBUG DIGEST was answered by {reply}");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_no_digest() {
+        let digest = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(digest_of(&Reply::Simple(digest.into())).ok().as_deref(), Some(digest));
+        let others = [Reply::Error(digest.into()), Reply::Simple(digest[1..].into()), Reply::NullBulk];
+        assert!(others.iter().all(|reply| digest_of(reply).is_err()));
     }
 }

@@ -7,24 +7,26 @@
 //!
 //! In rounds with `replicas-to-ack 1` nothing acknowledged may be lost, whatever happens. In others, a promotion may
 //! lose the end of what the old master acknowledged, but nothing before it: each writer's data are those after some
-//! number of its operations.
+//! number of its operations. Where the replicas had been waited for, nothing that was acknowledged by then is lost.
 
 pub mod cluster;
 pub mod network;
 pub mod scenario;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::client::Client;
 use crate::crash::model::find_survivor;
 use crate::crash::observe::{check_sizes, observe};
 use crate::crash::transactions::load_library;
-use crate::crash::writer::{End, Writer};
+use crate::crash::writer::{End, Progress, Writer};
 use crate::crash::{USED, by_writer, make_writers};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Template};
@@ -43,6 +45,17 @@ pub struct Options {
 pub const DIRECTIVES: &str = "--enable-debug-command yes --repl-timeout 2 --maxmemory 64mb --memtable-size 2mb \
      --flush-log-bytes 16mb --log-segment-size 1mb --txn-bytes-max 4mb --replicas-to-ack-timeout 0 --disk-free-min 64mb";
 
+/// The shortest run that has to come to all that it is for.
+const TOTALS_MIN: Duration = Duration::from_secs(600);
+
+/// The longest wait before a promotion until the replicas have what the master has acknowledged.
+const CAUGHT_UP_MAX: Duration = Duration::from_secs(5);
+
+/// The lines of a master's log about a replica that records are not enough for, and about one that was away for longer
+/// than the log reaches.
+const NEEDS_COPY: &str = "needs a copy: ";
+const PURGED: &str = ": see log-retention-size";
+
 #[derive(Debug, Default)]
 struct Totals {
     rounds: BTreeMap<Scenario, u64>,
@@ -53,6 +66,8 @@ struct Totals {
     keys_checked: u64,
     /// Operations that a master had acknowledged and that are lost, where that may be.
     lost: u64,
+    /// Rounds in which the replicas had what was acknowledged before the master ended.
+    caught_up: u64,
 }
 
 struct Run<'a> {
@@ -62,6 +77,8 @@ struct Run<'a> {
     /// The writers: first those who write from the beginning of a round, then those who come later.
     writers: Vec<Writer>,
     master: usize,
+    /// For each writer, the operations of this round that survive a promotion: the replicas had them before.
+    floors: Vec<u64>,
     totals: Totals,
 }
 
@@ -74,6 +91,7 @@ pub fn run(options: &Options) -> Result<bool> {
         random: Random::of_part(options.seed, u64::MAX),
         writers: make_writers(2 * options.writers, options.seed),
         master: 0,
+        floors: Vec::new(),
         totals: Totals::default(),
     };
     let begin = Instant::now();
@@ -82,7 +100,7 @@ pub fn run(options: &Options) -> Result<bool> {
         result = run.round();
     }
     run.print_totals();
-    match result {
+    match result.and_then(|()| run.check_totals()) {
         Ok(()) => {
             println!("repl: all servers agree, and nothing is lost");
             Ok(true)
@@ -99,7 +117,8 @@ pub fn run(options: &Options) -> Result<bool> {
 
 impl Run<'_> {
     fn print_totals(&self) {
-        let Totals { rounds, promotions, acknowledged_rounds, survivors_in_flight, keys_checked, lost } = &self.totals;
+        let Totals { rounds, promotions, acknowledged_rounds, survivors_in_flight, keys_checked, lost, caught_up } =
+            &self.totals;
         let all: u64 = rounds.values().sum();
         let sent: u64 = self.writers.iter().map(|writer| writer.operations_sent).sum();
         let acknowledged: u64 = self.writers.iter().map(|writer| writer.operations_acknowledged).sum();
@@ -110,15 +129,28 @@ impl Run<'_> {
         );
         println!(
             "repl: {acknowledged_rounds} rounds with replicas-to-ack 1; in the others promotions lost {lost} \
-             acknowledged operations"
+             acknowledged operations, and none in {caught_up} where the replicas had been waited for"
         );
         println!(
-            "repl: {} starts, {} directories checked, {} copies fetched, {} tails given up",
+            "repl: {} starts, {} directories checked, {} copies fetched, {} cut short by a kill, {} tails given up, \
+             {} failovers",
             self.cluster.starts,
             self.cluster.checks,
-            self.cluster.count_lines("the copy is in place"),
-            self.cluster.tails()
+            self.cluster.count_lines(|line| line.contains("the copy is in place")),
+            self.cluster.copies_cut,
+            self.cluster.tails(),
+            self.cluster.failovers
         );
+    }
+
+    /// Fails if the run was long and never came to what it is for.
+    fn check_totals(&self) -> Result<()> {
+        if self.options.time >= TOTALS_MIN {
+            ensure!(self.totals.promotions > 0, "nobody was ever promoted");
+            ensure!(self.cluster.failovers > 0, "FAILOVER never made a replica lead");
+            ensure!(self.cluster.copies_cut > 0, "nobody was ever killed in the middle of a copy");
+        }
+        Ok(())
     }
 
     fn round(&mut self) -> Result<()> {
@@ -127,14 +159,30 @@ impl Run<'_> {
         let described = format!("{scenario:?} with node {} as master, replicas-to-ack {}", self.master, u8::from(asks));
         self.totals.acknowledged_rounds += u64::from(asks);
         self.cluster.configure("replicas-to-ack", if asks { "1" } else { "0" })?;
+        let (tails, copies, lost) = (self.cluster.tails(), self.needless_copies(), self.totals.lost);
         self.arrange()?;
-        let leader = self.write_through(scenario).context(described.clone())?;
+        let leader = self.write_through(scenario, asks).context(described.clone())?;
         let round = self.totals.rounds.entry(scenario).or_default();
         *round += 1;
         self.totals.promotions += u64::from(leader != self.master);
         self.master = leader;
         self.cluster.settle(leader).context(described.clone())?;
-        self.verify(asks || scenario.keeps_all()).context(described)
+        self.verify(asks || scenario.keeps_all()).context(described.clone())?;
+        let (lost, copies) = (self.totals.lost - lost, self.needless_copies() - copies);
+        ensure!(
+            lost == 0 || self.cluster.tails() > tails,
+            "{described}: {lost} acknowledged operations are lost, and no tail has them"
+        );
+        ensure!(
+            copies == 0 || !scenario.needs_no_copy(),
+            "{described}: {copies} copies were fetched, and records were enough"
+        );
+        Ok(())
+    }
+
+    /// Returns how many copies were fetched for another reason than records that the log has no more.
+    fn needless_copies(&self) -> usize {
+        self.cluster.count_lines(|line| line.contains(NEEDS_COPY) && !line.contains(PURGED))
     }
 
     /// Draws who follows whom, and how fast the network is.
@@ -151,9 +199,11 @@ impl Run<'_> {
     }
 
     /// Lets writers write, disturbs, lets others write to the node that leads then, and brings all back.
-    fn write_through(&mut self, scenario: Scenario) -> Result<usize> {
-        let Run { cluster, random, writers, master, options, .. } = self;
-        writers.iter_mut().for_each(|writer| _ = writer.begin_journal());
+    fn write_through(&mut self, scenario: Scenario, asks: bool) -> Result<usize> {
+        let Run { cluster, random, writers, master, options, floors, totals, .. } = self;
+        let progress: Vec<Arc<Progress>> = writers.iter_mut().map(Writer::begin_journal).collect();
+        *floors = vec![0; writers.len()];
+        let waits = !asks && !scenario.keeps_all() && random.percent(50);
         let (early, late) = writers.split_at_mut(options.writers as usize);
         let mut late = Some(late);
         let stop = &AtomicBool::new(false);
@@ -164,6 +214,12 @@ impl Run<'_> {
                 early.iter_mut().map(|writer| threads.spawn(move || writer.run(connect(port), stop))).collect();
             let mut play = || -> Result<usize> {
                 sleep(Duration::from_millis(random.between(20, 1500)));
+                if waits {
+                    let told = acknowledged(&progress);
+                    if catch_up(cluster, *master)? {
+                        (*floors, totals.caught_up) = (told, totals.caught_up + 1);
+                    }
+                }
                 let leader =
                     Course { cluster: &mut *cluster, random: &mut *random, master: *master }.disturb(scenario)?;
                 let port = cluster.port(leader)?;
@@ -183,11 +239,12 @@ impl Run<'_> {
             let ends: Vec<End> = running.into_iter().map(|t| t.join().expect("it does not panic")).collect();
             played.map(|leader| (leader, ends))
         })?;
-        for (writer, end) in self.writers.iter().zip(ends) {
-            if let End::Wrong(text) = end {
-                bail!("{} {text}", writer.prefix);
-            }
+        for (number, (writer, end)) in self.writers.iter().zip(&ends).enumerate() {
+            let is_served = number >= self.options.writers as usize || scenario.serves_all();
+            check_end(end, is_served).with_context(|| writer.prefix.clone())?;
         }
+        let is_acknowledged = acknowledged(&progress).iter().any(|count| *count > 0);
+        ensure!(is_acknowledged || asks && scenario != Scenario::Calm, "no operation was acknowledged");
         Ok(leader)
     }
 
@@ -207,13 +264,14 @@ impl Run<'_> {
                     state
                 }
                 Err(_) if !keeps_all && number < early => {
-                    let (before, operations) = writer.journal();
+                    let all = writer.journal().1.len() as u64;
+                    let (before, operations) = writer.journal_between(self.floors[number], all);
                     let found = find_survivor(&before, operations, &part);
                     let (state, survived) = match found {
                         Ok(found) => found,
                         Err(text) => bail!("writer {} {text}", writer.prefix),
                     };
-                    self.totals.lost += (operations.len() - unknown.len()).saturating_sub(survived) as u64;
+                    self.totals.lost += operations.len().saturating_sub(unknown.len() + survived) as u64;
                     state
                 }
                 Err(text) => bail!("writer {} {text}", writer.prefix),
@@ -222,6 +280,41 @@ impl Run<'_> {
         }
         check_sizes(&mut client, &USED, true)
     }
+}
+
+/// Returns how many operations of each writer have been acknowledged in this round.
+fn acknowledged(progress: &[Arc<Progress>]) -> Vec<u64> {
+    progress.iter().map(|progress| progress.acknowledged.load(Ordering::Acquire)).collect()
+}
+
+/// Waits until both replicas have what the master has now; returns false if that takes too long.
+fn catch_up(cluster: &Cluster, master: usize) -> Result<bool> {
+    let (due, begin) = (cluster.facts(master)?.last, Instant::now());
+    loop {
+        let all = (0..NODES).map(|number| cluster.facts(number)).collect::<Result<Vec<_>>>()?;
+        if all.iter().all(|facts| facts.last >= due) {
+            return Ok(true);
+        }
+        if begin.elapsed() > CAUGHT_UP_MAX {
+            return Ok(false);
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Fails if a writer has read something wrong or was left without a reply, or if one `is_served` has lost its
+/// connection or was refused.
+fn check_end(end: &End, is_served: bool) -> Result<()> {
+    match end {
+        End::Stopped => {}
+        End::Wrong(text) => bail!("{text}"),
+        End::Broken(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+            bail!("has no reply after {} s", REPLY_TIMEOUT.as_secs())
+        }
+        End::Broken(error) => ensure!(!is_served, "lost the connection to a server that leads: {error}"),
+        End::Refused => ensure!(!is_served, "is refused by a server that leads"),
+    }
+    Ok(())
 }
 
 /// Ends all disturbances: every node is there and follows the leader. One that was a master may come up as one first.

@@ -38,6 +38,12 @@ pub enum Scenario {
     Wipe,
 }
 
+/// The longest wait until a replica can be handed over to.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// The longest wait for the first files of a copy.
+const COPY_MAX: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
+
 /// The directive's default, which holds but in `Scenario::FullDisk`.
 const DISK_FREE_MIN: &str = "64mb";
 
@@ -73,6 +79,18 @@ impl Scenario {
     pub fn keeps_all(self) -> bool {
         use Scenario::*;
         matches!(self, Calm | KillReplica | KillMaster | CutReplica | Failover | KillInFailover | FullDisk | Wipe)
+    }
+
+    /// Whether the master goes on, so that its clients are neither refused nor disconnected.
+    pub fn serves_all(self) -> bool {
+        use Scenario::*;
+        matches!(self, Calm | KillReplica | CutReplica | FullDisk)
+    }
+
+    /// Whether records are enough for all replicas, as far as the master's log reaches.
+    pub fn needs_no_copy(self) -> bool {
+        use Scenario::*;
+        matches!(self, Calm | KillReplica | CutReplica)
     }
 }
 
@@ -156,14 +174,26 @@ impl Course<'_> {
                 self.cluster.wipe(replica)?;
                 self.cluster.start_node(replica, true)?;
                 while self.random.percent(40) {
-                    self.pause(300);
+                    self.wait_for_copy(replica);
                     let victim = if self.random.percent(70) { replica } else { self.master };
                     self.cluster.kill(victim)?;
+                    self.cluster.copies_cut += u64::from(self.cluster.has_half_a_copy(replica));
                     self.cluster.start_node(victim, true)?;
                 }
             }
         }
         Ok(self.master)
+    }
+
+    /// Waits until a replica has fetched a part of a copy, or for a moment, in which it may have got anywhere.
+    fn wait_for_copy(&mut self, replica: usize) {
+        if self.random.percent(40) {
+            return self.pause(300);
+        }
+        let begin = Instant::now();
+        while !self.cluster.has_half_a_copy(replica) && begin.elapsed() < COPY_MAX {
+            sleep(LOOK);
+        }
     }
 
     /// Has the replica lead that has most, and the other one follow it. Whoever is not chosen does not follow the old
@@ -195,11 +225,12 @@ impl Course<'_> {
         let follower = self.cluster.nodes[next].follows;
         let next = if follower == Some(self.master) { next } else { follower.context("a replica follows a node")? };
         let to = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 10000", self.cluster.port(next)?);
-        let reply = self.cluster.command(self.master, &to)?;
         // The replica may be about to connect again.
-        if let Some(error) = reply.error() {
-            ensure!(error.contains("is not"), "{to} was answered by {error}");
-            return Ok(self.master);
+        let begin = Instant::now();
+        while let Some(error) = self.cluster.command(self.master, &to)?.error() {
+            let may_connect = ["is not", "requires connected"].iter().any(|text| error.contains(text));
+            ensure!(may_connect && begin.elapsed() < CONNECT_MAX, "{to} was answered by {error}");
+            sleep(LOOK);
         }
         if let Some(victim) = victim {
             self.pause(30);
@@ -208,6 +239,11 @@ impl Course<'_> {
             self.cluster.start_node(victim, true)?;
         }
         self.wait_for_end_of_failover()?;
+        if victim.is_none() {
+            let facts = self.cluster.facts(next)?;
+            ensure!(facts.is_master, "nothing disturbs {to}, and node {next} does not lead: {facts:?}");
+            self.cluster.failovers += 1;
+        }
         self.find_leader(next)
     }
 
@@ -219,7 +255,7 @@ impl Course<'_> {
                 return Ok(());
             }
             ensure!(begin.elapsed() < Duration::from_secs(30), "the failover does not end:\n{info}");
-            sleep(Duration::from_millis(5));
+            sleep(LOOK);
         }
     }
 
