@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +31,9 @@ const RULER: Database = 5;
 
 /// The longest wait until the remains of a killed backup are removed.
 const TIDY_MAX: Duration = Duration::from_secs(20);
+
+/// The shortest run in which each of what is drawn in a round in three has to come.
+const DRAWN_MIN: Duration = Duration::from_secs(300);
 
 /// The number of earlier backups that are remembered, to be opened again.
 const REMEMBERED: usize = 8;
@@ -88,9 +92,9 @@ impl Watch {
             let ruler = self.ruler.load(Ordering::Acquire);
             attempts.push(Attempt { acknowledged: self.acknowledged(), ruler, made: None });
             let command = if random.percent(50) { "SAVE" } else { "BGSAVE" };
-            let Ok(reply) = client.command(command) else { break };
+            let Some(reply) = unless_broken(client.command(command)).context(command)? else { break };
             ensure!(reply.error().is_none(), "{command} was answered by {reply}");
-            let Ok(name) = wait_made(&mut client)? else { break };
+            let Some(name) = wait_made(&mut client)? else { break };
             let attempt = attempts.last_mut().expect("one was pushed");
             attempt.made = Some((name, self.sent()));
             sleep(Duration::from_millis(random.below(pause + 1)));
@@ -121,18 +125,27 @@ impl Watch {
     }
 }
 
+/// Returns a result, or nothing where the connection broke; fails where no reply came in time.
+fn unless_broken<T>(result: io::Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+            Err(error).context("no reply came in time")
+        }
+        Err(_) => Ok(None),
+    }
+}
+
 /// Waits for the end of a backup; returns its name, unless the connection breaks.
-fn wait_made(client: &mut Client) -> Result<std::io::Result<String>> {
+fn wait_made(client: &mut Client) -> Result<Option<String>> {
     let begin = Instant::now();
     loop {
-        let info = match client.info("persistence") {
-            Ok(info) => info.unwrap_or_default(),
-            Err(error) => return Ok(Err(error)),
-        };
+        let Some(info) = unless_broken(client.info("persistence"))? else { return Ok(None) };
+        let info = info.unwrap_or_default();
         let field = |name| info_field(&info, name).unwrap_or_default();
         if field("rdb_bgsave_in_progress") == "0" {
             ensure!(field("rdb_last_bgsave_status") == "ok", "a backup failed: {}", field("backup_last_error"));
-            return Ok(Ok(field("backup_last_name").to_string()));
+            return Ok(Some(field("backup_last_name").to_string()));
         }
         ensure!(begin.elapsed() < REPLY_TIMEOUT, "a backup takes longer than {} s", REPLY_TIMEOUT.as_secs());
         sleep(Duration::from_millis(1));
@@ -211,6 +224,16 @@ impl Backups {
             })
             .with_context(|| format!("in backup {name}, opened again"))?;
             self.opened_again += 1;
+        }
+        Ok(())
+    }
+
+    /// Fails if a run of `time` has tested nothing.
+    pub fn check_totals(&self, time: Duration) -> Result<()> {
+        ensure!(self.opened > 0, "no backup was ever opened");
+        if time >= DRAWN_MIN {
+            ensure!(self.opened_again > 0, "no backup was ever opened again");
+            ensure!(self.copied_over > 0, "no backup was ever copied over a directory");
         }
         Ok(())
     }
@@ -337,4 +360,26 @@ fn open<T>(
         println!("crash: its server's last lines:\n{}", place.log_tail());
     }
     looked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_does_not_come_is_no_broken_connection() {
+        let error = |kind: ErrorKind| unless_broken::<()>(Err(kind.into()));
+        assert!(error(ErrorKind::UnexpectedEof).is_ok_and(|value| value.is_none()));
+        assert!(error(ErrorKind::WouldBlock).is_err() && error(ErrorKind::TimedOut).is_err());
+    }
+
+    #[test]
+    fn a_run_without_backups_fails() {
+        let check = |opened, opened_again, copied_over, seconds| {
+            let backups = Backups { opened, opened_again, copied_over, ..Backups::default() };
+            backups.check_totals(Duration::from_secs(seconds)).is_ok()
+        };
+        assert!(check(1, 0, 0, 60) && check(1, 1, 1, 300));
+        assert!(!check(0, 0, 0, 60) && !check(1, 0, 1, 300) && !check(1, 1, 0, 300));
+    }
 }

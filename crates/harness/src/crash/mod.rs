@@ -53,6 +53,13 @@ pub struct Options {
 pub const SMALL_STORE: &str =
     "--maxmemory 64mb --memtable-size 2mb --flush-log-bytes 16mb --log-segment-size 1mb --txn-bytes-max 4mb";
 
+/// The shortest run that fails if nothing was tested.
+const TOTALS_MIN: Duration = Duration::from_secs(60);
+
+/// The shortest round in which blocked pops may be looked at, and how many of these rounds in a hundred.
+const LOOK_MIN: Duration = Duration::from_secs(1);
+const LOOK_PERCENT: u64 = 30;
+
 /// Databases that several writers share.
 const SHARED: u64 = 4;
 const FLUSHED: [Database; 2] = [8, 9];
@@ -104,6 +111,8 @@ pub fn run(options: &Options) -> Result<bool> {
     while result.is_ok() && begin.elapsed() < options.time {
         result = run.round();
     }
+    // Nothing has looked yet at what the last end has left.
+    let result = result.and_then(|()| run.verify_end().context("after the last round"));
     let sent: u64 = run.writers.iter().map(|w| w.operations_sent).sum();
     let acknowledged: u64 = run.writers.iter().map(|w| w.operations_acknowledged).sum();
     println!(
@@ -147,8 +156,7 @@ pub fn run(options: &Options) -> Result<bool> {
     println!(
         "crash: {copied_over} backups copied over a directory that was not empty, {refused} starts of these refused"
     );
-    // Directories of our server only are checked.
-    let result = result.and_then(|()| run.counters.check_totals(options.time, run.totals.checks > 0));
+    let result = result.and_then(|()| run.check_totals());
     match result {
         Ok(()) => {
             println!("crash: nothing lost");
@@ -197,17 +205,7 @@ impl<'a> Run<'a> {
     fn round(&mut self) -> Result<()> {
         self.totals.rounds += 1;
         self.kill_while_starting()?;
-        let (server, start) = Server::start(&self.options.server, &self.place)?;
-        self.totals.starts += 1;
-        self.totals.start_seconds += start.seconds;
-        self.totals.start_seconds_max = self.totals.start_seconds_max.max(start.seconds);
-        self.totals.loading_replies += start.loading_replies;
-        if self.totals.rounds == 1 {
-            transactions::load_library(&mut server.client()?)?;
-        }
-        self.server = Some(server);
-        self.verify().context("after the start")?;
-        backups::check_tidy(&self.place.data())?;
+        self.start()?;
         let ending = match self.random.below(100) {
             0..=59 => Ending::Kill,
             60..=69 => Ending::EarlyKill,
@@ -217,6 +215,42 @@ impl<'a> Run<'a> {
         };
         self.write_until(ending).with_context(|| format!("in a round that was to end by {ending:?}"))?;
         self.check_directory().with_context(|| format!("after a round that ended by {ending:?}"))
+    }
+
+    /// Starts the server and verifies what it holds.
+    fn start(&mut self) -> Result<()> {
+        let (server, start) = Server::start(&self.options.server, &self.place)?;
+        self.totals.starts += 1;
+        self.totals.start_seconds += start.seconds;
+        self.totals.start_seconds_max = self.totals.start_seconds_max.max(start.seconds);
+        self.totals.loading_replies += start.loading_replies;
+        if self.totals.starts == 1 {
+            transactions::load_library(&mut server.client()?)?;
+        }
+        self.server = Some(server);
+        self.verify().context("after the start")?;
+        backups::check_tidy(&self.place.data())
+    }
+
+    /// Starts the server once more, verifies what it holds, and stops it.
+    fn verify_end(&mut self) -> Result<()> {
+        self.start()?;
+        self.server.take().context("it was started above")?.stop()?;
+        self.check_directory()
+    }
+
+    /// Fails if the run was long and has not come to what it is for.
+    fn check_totals(&self) -> Result<()> {
+        // Directories of our server only are checked.
+        let (time, is_ours) = (self.options.time, self.totals.checks > 0);
+        self.counters.check_totals(time, is_ours)?;
+        if time >= TOTALS_MIN && is_ours {
+            ensure!(self.totals.flushes > 0, "no flush was ever seen");
+            ensure!(self.pops.received > 0, "no blocking pop has ever received anything");
+            ensure!(self.groups.delivered > 0, "no entry was ever delivered to a consumer group");
+            self.backups.check_totals(time)?;
+        }
+        Ok(())
     }
 
     /// Now and then kills one or more starts before they are ready: in recovery, in replay.
@@ -254,7 +288,8 @@ impl<'a> Run<'a> {
         let stop = AtomicBool::new(false);
         let watch = self.backups.begin(&server, &mut self.writers)?;
         let backup_random = Random::of_part(self.options.seed ^ self.totals.rounds, u64::MAX - 1);
-        let tasks = self.pops.tasks();
+        let (tasks, watch_of_pops) = self.pops.tasks(ending != Ending::KillInFlushall);
+        let looks = time >= LOOK_MIN && self.random.percent(LOOK_PERCENT);
         let group_tasks = self.groups.tasks();
         let counter_tasks = self.counters.tasks();
         let (ends, pop_ends, group_ends, counter_ends, attempts) = thread::scope(|scope| {
@@ -278,10 +313,16 @@ impl<'a> Run<'a> {
             while begin.elapsed() < time && !finished() {
                 sleep((time - begin.elapsed().min(time)).min(Duration::from_millis(20)));
             }
+            let looked = if looks { watch_of_pops.look(port).context("blocked pops") } else { Ok(()) };
             let early = finished();
             self.totals.flushes += field(port, "store", "flushes_completed");
             self.totals.waiting += field(port, "clients", "blocked_clients");
-            let ended = if early { Ok(()) } else { end_server(&mut server, ending, stop, &mut self.random) };
+            let ended = match looked {
+                // The thread that has ended says more.
+                _ if early => Ok(()),
+                Ok(()) => end_server(&mut server, ending, stop, &mut self.random),
+                Err(why) => server.kill().and(Err(why)),
+            };
             stop.store(true, Ordering::Relaxed);
             let join = |threads: Vec<thread::ScopedJoinHandle<'_, End>>| -> Vec<End> {
                 let ends =
@@ -309,12 +350,16 @@ impl<'a> Run<'a> {
         let of_counters = counter_ends.iter().map(|end| ("counters:", end));
         check_ends(of_writers.chain(of_pops).chain(of_groups).chain(of_counters), ending)?;
         if ending == Ending::Stop {
-            let status = server.wait_ended()?;
-            ensure!(status.success(), "the server stopped with {status} after SIGTERM");
+            expect_stopped(&mut server)?;
         }
         if let Some(watch) = &watch {
             self.check_backups(watch, &attempts, ending)?;
         }
+        self.count_end(server, ending)
+    }
+
+    /// Counts the end of a server; one that was killed in a FLUSHALL is looked at.
+    fn count_end(&mut self, server: Server, ending: Ending) -> Result<()> {
         match ending {
             Ending::Stop => self.totals.clean_stops += 1,
             Ending::KillInFlushall => return self.kill_in_flushall(server),
@@ -413,6 +458,13 @@ pub(crate) fn by_writer(seen: Seen, writers: &[Writer]) -> Result<Vec<Seen>> {
     let all = writers.iter().map(|writer| parts.remove(&writer.prefix).unwrap_or_else(nothing)).collect();
     ensure!(parts.is_empty(), "keys that nobody wrote: {:?}", parts.keys());
     Ok(all)
+}
+
+/// Waits for a server that was asked to stop.
+fn expect_stopped(server: &mut Server) -> Result<()> {
+    let status = server.wait_ended()?;
+    ensure!(status.success(), "the server stopped with {status} after SIGTERM");
+    Ok(())
 }
 
 /// Ends the server, or for a FLUSHALL lets the writers finish.

@@ -1,18 +1,23 @@
 //! Writers that each own a ring of keys and write ascending numbers to it, so that the keys show up to which write
 //! everything is there, and whether one in between is missing.
 
-use std::fmt;
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::connect;
 use crate::random::Random;
+use crate::server::REPLY_TIMEOUT;
 
 const WRITERS: u64 = 6;
 /// Keys of a writer; the write with number n goes to key n modulo this.
 const KEYS: u64 = 400;
+/// The age at which an acknowledged write is synced under `durability os`, which syncs once a second.
+const SYNCED_AFTER: Duration = Duration::from_secs(2);
+/// The time between two marks of a writer.
+const MARK: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -26,6 +31,10 @@ struct Writer {
     /// The last write that was acknowledged, and the last one that was sent.
     acknowledged: u64,
     sent: u64,
+    /// The last write that had been acknowledged for so long before the end that it was synced.
+    synced: u64,
+    /// When which write was acknowledged, some times in a second.
+    marks: Vec<(Instant, u64)>,
     refused: bool,
 }
 
@@ -40,7 +49,8 @@ pub struct Found {
 
 impl Load {
     pub fn new(seed: u64) -> Load {
-        let writer = |number| Writer { number, seed, acknowledged: 0, sent: 0, refused: false };
+        let writer =
+            |number| Writer { number, seed, acknowledged: 0, sent: 0, synced: 0, marks: Vec::new(), refused: false };
         Load { writers: (0..WRITERS).map(writer).collect() }
     }
 
@@ -49,14 +59,56 @@ impl Load {
     pub fn write(&mut self, port: u16, pipeline: u64, time: Duration, meanwhile: impl FnOnce()) -> Result<()> {
         let until = Instant::now() + time;
         thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .writers
-                .iter_mut()
-                .map(|writer| scope.spawn(move || writer.write(port, pipeline, until)))
-                .collect();
+            let threads = self.spawn(scope, port, pipeline, until);
             meanwhile();
             threads.into_iter().try_for_each(|thread| thread.join().expect("a writer does not panic"))
         })
+    }
+
+    /// Runs all writers for a while, and then `end`, which ends the server under them: their connections break.
+    pub fn write_until_ended(
+        &mut self,
+        port: u16,
+        pipeline: u64,
+        time: Duration,
+        end: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let until = Instant::now() + time + REPLY_TIMEOUT;
+        let ended_at = thread::scope(|scope| {
+            let threads = self.spawn(scope, port, pipeline, until);
+            thread::sleep(time);
+            let is_early = threads.iter().any(|thread| thread.is_finished());
+            let ended_at = Instant::now();
+            end()?;
+            for thread in threads {
+                match thread.join().expect("a writer does not panic") {
+                    Err(error) if error.is::<io::Error>() && !is_early => {}
+                    Err(error) => return Err(error.context("before the server was ended")),
+                    Ok(()) => bail!("a writer has outlived its server"),
+                }
+            }
+            Ok(ended_at)
+        })?;
+        self.writers.iter_mut().for_each(|writer| writer.note_synced(ended_at));
+        Ok(())
+    }
+
+    fn spawn<'scope>(
+        &'scope mut self,
+        scope: &'scope Scope<'scope, '_>,
+        port: u16,
+        pipeline: u64,
+        until: Instant,
+    ) -> Vec<ScopedJoinHandle<'scope, Result<()>>> {
+        self.writers.iter_mut().map(|writer| scope.spawn(move || writer.write(port, pipeline, until))).collect()
+    }
+
+    /// Goes on behind the writes that a sound server was found to hold: those in flight at its end may be gone.
+    pub fn resume_from(&mut self, found: &Found) {
+        for (writer, keys) in self.writers.iter_mut().zip(&found.keys) {
+            let last = keys.iter().copied().max().unwrap_or(0);
+            (writer.acknowledged, writer.sent) = (last, last);
+        }
     }
 
     /// Returns whether a write was refused.
@@ -98,6 +150,15 @@ impl Load {
         Ok(())
     }
 
+    /// Checks that writes are there which had been acknowledged long before the server's end.
+    pub fn expect_synced(&self, found: &Found) -> Result<()> {
+        for (writer, keys) in self.writers.iter().zip(&found.keys) {
+            let (last, synced, number) = (keys.iter().copied().max().unwrap_or(0), writer.synced, writer.number);
+            ensure!(last >= synced, "writer {number} had {synced} acknowledged long ago, and {last} is the last one");
+        }
+        Ok(())
+    }
+
     /// Checks that each writer's keys show all its writes up to one of them.
     pub fn expect_prefix(&self, found: &Found) -> Result<()> {
         if let Some(error) = &found.error {
@@ -130,8 +191,7 @@ impl Writer {
         let mut client = connect(port)?;
         let mut random = Random::of_part(self.seed ^ self.sent, self.number);
         self.refused = false;
-        // Writes in flight at the last end may be there or not: the numbers go on behind them.
-        self.acknowledged = self.sent;
+        self.marks = vec![(Instant::now(), self.acknowledged)];
         while Instant::now() < until && !self.refused {
             let first = self.sent + 1;
             for number in first..first + pipeline {
@@ -151,8 +211,18 @@ impl Writer {
                     _ => bail!("a write was answered by {reply}"),
                 }
             }
+            if self.marks.last().is_none_or(|(then, _)| then.elapsed() >= MARK) {
+                self.marks.push((Instant::now(), self.acknowledged));
+            }
         }
         Ok(())
+    }
+
+    /// Remembers what had been acknowledged for so long before the server's end that it was synced.
+    fn note_synced(&mut self, ended_at: Instant) {
+        let is_old = |(then, _): &&(Instant, u64)| ended_at.saturating_duration_since(*then) >= SYNCED_AFTER;
+        let synced = self.marks.iter().rev().find(is_old).map_or(0, |(_, number)| *number);
+        self.synced = self.synced.max(synced);
     }
 }
 
@@ -164,5 +234,24 @@ mod tests {
     fn a_ring_of_keys_tells_what_is_there() {
         assert_eq!([newest(0, 0), newest(0, 5), newest(5, 5), newest(5, 6)], [0, 0, 5, 0]);
         assert_eq!([newest(KEYS, 0), newest(KEYS, 1), newest(KEYS + 3, 0), newest(KEYS + 3, 4)], [KEYS, 1, KEYS, 4]);
+    }
+
+    #[test]
+    fn what_was_acknowledged_long_before_the_end_is_synced() {
+        let mut load = Load::new(1);
+        let (begin, writer) = (Instant::now(), &mut load.writers[0]);
+        writer.marks = (0..5).map(|seconds| (begin + Duration::from_secs(seconds), 10 * seconds)).collect();
+        (writer.acknowledged, writer.sent) = (40, 50);
+        writer.note_synced(begin + Duration::from_secs(4));
+        assert_eq!(writer.synced, 20);
+        let found = |last: u64| {
+            let mut keys = vec![vec![0; KEYS as usize]; WRITERS as usize];
+            (1..=last).for_each(|number| keys[0][number as usize] = number);
+            Found { keys, error: None }
+        };
+        assert!(load.expect_synced(&found(20)).is_ok() && load.expect_prefix(&found(20)).is_ok());
+        assert!(load.expect_synced(&found(19)).is_err());
+        load.resume_from(&found(45));
+        assert_eq!((load.writers[0].acknowledged, load.writers[0].sent), (45, 45));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Allowed results are: all data; a refusal, of the start or of a read, that names the place and says what to do; and,
 //! if the process was killed under `durability os`, less than all data if the start says that it has cut off the log's
-//! end. `load` writes and reads back, `plant` has the kinds of damage, `planted` counts them.
+//! end: no more than the last moments, unless the end was damaged. `load` writes and reads back, `plant` has the kinds
+//! of damage, `planted` counts them.
 
 mod load;
 mod plant;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::client::Client;
 use crate::random::Random;
@@ -50,9 +51,19 @@ const DAMAGES: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Stop,
+    /// Killed while writers write.
     Kill,
     /// Killed after an idle while: all acknowledged writes are synced.
     KillIdle,
+}
+
+/// The acknowledged writes that a start may lack if it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Nothing,
+    /// Records of the last moments before a kill.
+    NotSynced,
+    Anything,
 }
 
 #[derive(Debug, Default)]
@@ -142,15 +153,20 @@ impl<'a> Run<'a> {
     fn round(&mut self) -> Result<()> {
         self.totals.rounds += 1;
         let (server, _) = Server::start(&self.options.server, &self.place)?;
-        self.load.expect_whole(&self.load.read(server.port())?).context("without any damage")?;
-        let time = Duration::from_millis(*self.random.pick(&[30, 200, 800, 1500, 2500]));
-        self.load.write(server.port(), 8, time, || ())?;
-        if self.random.percent(30) {
-            let reply = server.client()?.command("SAVE")?;
-            ensure!(reply.is_ok(), "SAVE was answered by {reply}");
-        }
+        let found = self.load.read(server.port())?;
+        self.load.expect_whole(&found).context("without any damage")?;
+        self.load.resume_from(&found);
+        let time = Duration::from_millis(*self.random.pick(&[30, 200, 800, 1500, 2500, 4000]));
         let ending = *self.random.pick(&[Ending::Stop, Ending::Kill, Ending::Kill, Ending::KillIdle]);
-        end(server, ending)?;
+        let (port, saves) = (server.port(), self.random.percent(30));
+        let end = || end(server, ending, saves);
+        match ending {
+            Ending::Kill => self.load.write_until_ended(port, 8, time, end)?,
+            Ending::Stop | Ending::KillIdle => {
+                self.load.write(port, 8, time, || ())?;
+                end()?;
+            }
+        }
         for _ in 0..DAMAGES {
             self.damage(ending).with_context(|| format!("after a round that ended by {ending:?}"))?;
         }
@@ -178,23 +194,30 @@ impl<'a> Run<'a> {
         let mut place = Workplace::new("damage-planted", None)?;
         copy(&self.place.data(), &place.data())?;
         let sources = Sources { other: self.other.data(), older: self.older.as_ref().map(Workplace::data) };
+        let end_of_log = plant::end_of_log(&place.data())?;
         let what = plant::plant(kind, &place.data(), &sources, &mut self.random)?;
+        let is_end_damaged = plant::end_of_log(&place.data())? != end_of_log;
         self.stopped.note(kind, what.is_some());
         let Some(what) = what else { return Ok(()) };
         self.totals.damages += 1;
         let sound = self.options.server.check(&place.data()).is_ok();
-        let may_be_cut = ending == Ending::Kill && !self.options.fsync;
+        let may_be_cut = match ending {
+            Ending::Kill if self.options.fsync => Cut::Nothing,
+            Ending::Kill if is_end_damaged => Cut::Anything,
+            Ending::Kill => Cut::NotSynced,
+            Ending::Stop | Ending::KillIdle => Cut::Nothing,
+        };
         let judged = self.judge(&place, may_be_cut).and_then(|is_whole| {
             // A directory that `check` finds sound starts, with all data or with the end cut off that the check tells
             // of.
-            ensure!(is_whole || !sound || may_be_cut, "'haypile check' finds it sound");
+            ensure!(is_whole || !sound || may_be_cut != Cut::Nothing, "'haypile check' finds it sound");
             Ok(())
         });
         judged.with_context(|| kept(&mut place, &what))
     }
 
     /// Starts on a damaged directory; an error is a finding. Returns true if all data is there.
-    fn judge(&mut self, place: &Workplace, may_be_cut: bool) -> Result<bool> {
+    fn judge(&mut self, place: &Workplace, may_be_cut: Cut) -> Result<bool> {
         let found = match start(&self.options.server, place)? {
             Started::Refused(said) => {
                 self.totals.refused += 1;
@@ -216,8 +239,11 @@ impl<'a> Run<'a> {
         };
         self.load.expect_prefix(&found)?;
         let said = fs::read_to_string(place.log()).unwrap_or_default();
-        if !may_be_cut || !said.contains(TOLD) {
+        if may_be_cut == Cut::Nothing || !said.contains(TOLD) {
             return Err(lost.context("nothing was said of it"));
+        }
+        if may_be_cut == Cut::NotSynced {
+            self.load.expect_synced(&found).context("the end of the log was not damaged")?;
         }
         self.totals.cut += 1;
         Ok(false)
@@ -235,6 +261,7 @@ impl<'a> Run<'a> {
         let stops = self.random.percent(50);
         let result = (|| {
             let (mut server, _) = Server::start(&self.options.server, &place)?;
+            load.resume_from(&load.read(server.port())?);
             let mut what = None;
             let mut random = self.random.clone();
             let data = place.data();
@@ -266,6 +293,7 @@ impl<'a> Run<'a> {
 
     /// Judges the start after files went while the server ran.
     fn judge_again(&mut self, place: &Workplace, load: &Load, noticed: bool, clean: bool) -> Result<()> {
+        let said_before = place.log_text().len();
         let lost = match start(&self.options.server, place)? {
             Started::Refused(said) => {
                 ensure!(ADVICE.iter().any(|advice| said.contains(advice)), "the refusal has no advice:\n{said}");
@@ -281,9 +309,9 @@ impl<'a> Run<'a> {
                     None if load.expect_whole(&found).is_ok() => return Ok(()),
                     None => {
                         load.expect_prefix(&found)?;
-                        let said = fs::read_to_string(place.log()).unwrap_or_default();
+                        let said = place.log_text();
                         ensure!(!self.options.fsync, "acknowledged writes are gone that were synced");
-                        ensure!(said.contains(TOLD), "writes are gone, and nothing was said of it");
+                        ensure!(said[said_before..].contains(TOLD), "writes are gone, and nothing was said of it");
                         "writes are gone".to_owned()
                     }
                 }
@@ -326,7 +354,12 @@ pub fn start(template: &Template, place: &Workplace) -> Result<Started> {
     }
 }
 
-fn end(mut server: Server, ending: Ending) -> Result<()> {
+/// Ends a server, with a backup right before if it `saves`.
+fn end(mut server: Server, ending: Ending, saves: bool) -> Result<()> {
+    if saves {
+        let reply = server.client()?.command("SAVE")?;
+        ensure!(reply.is_ok(), "SAVE was answered by {reply}");
+    }
     match ending {
         Ending::Stop => return server.stop(),
         Ending::Kill => {}
@@ -364,8 +397,5 @@ fn files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn connect(port: u16) -> Result<Client> {
-    match Client::connect(port, REPLY_TIMEOUT) {
-        Ok(client) => Ok(client),
-        Err(error) => bail!("connecting to port {port}: {error}"),
-    }
+    Client::connect(port, REPLY_TIMEOUT).with_context(|| format!("connecting to port {port}"))
 }

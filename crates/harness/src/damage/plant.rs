@@ -204,14 +204,32 @@ fn damage_file(kind: Kind, path: &Path, random: &mut Random) -> std::io::Result<
     Ok(Some(at))
 }
 
+/// Returns the end of the log: the newest segment with records and the end file, with their bytes.
+pub fn end_of_log(data: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut found = Vec::new();
+    if let Some(newest) = segments_with_records(&data.join("log"))?.pop() {
+        found.push((newest.clone(), fs::read(newest)?));
+    }
+    let end = data.join("haypile.end");
+    if end.exists() {
+        found.push((end.clone(), fs::read(end)?));
+    }
+    Ok(found)
+}
+
+fn segments_with_records(log: &Path) -> Result<Vec<PathBuf>> {
+    if !log.exists() {
+        return Ok(Vec::new());
+    }
+    let mut paths = files(log, ".log")?;
+    paths.retain(|path| fs::read(path).is_ok_and(|bytes| bytes.iter().skip(4096).any(|byte| *byte != 0)));
+    Ok(paths)
+}
+
 fn find(target: Target, data: &Path, random: &mut Random) -> Result<Option<PathBuf>> {
     let (log, base) = (data.join("log"), data.join("base"));
     let any = |paths: Vec<PathBuf>, random: &mut Random| (!paths.is_empty()).then(|| random.pick(&paths).clone());
-    let with_records = || -> Result<Vec<PathBuf>> {
-        let mut paths = files(&log, ".log")?;
-        paths.retain(|path| fs::read(path).is_ok_and(|bytes| bytes.iter().skip(4096).any(|byte| *byte != 0)));
-        Ok(paths)
-    };
+    let with_records = || segments_with_records(&log);
     let named = |name: &str| Some(data.join(name)).filter(|path| path.exists());
     Ok(match target {
         FirstSegment => with_records()?.into_iter().next(),

@@ -2,17 +2,23 @@
 //!
 //! After a kill an element whose push was acknowledged is with a consumer or still in a list, and never twice. Only
 //! elements of the pop that a consumer had in flight may be missing: the server may have died before its reply arrived.
-//! An element that moves from list to list is never missing. `account` verifies these rules.
+//! An element that moves from list to list is never missing. `account` verifies these rules. Now and then producers
+//! rest, and `watch` looks for a consumer that was not woken up.
 
 mod account;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use account::{Account, Received};
+use watch::Watch;
 
 use super::model::Database;
 use super::writer::End;
@@ -26,6 +32,10 @@ const HOME: Database = 6;
 /// The most elements that one push adds, and one pop takes.
 const PUSH_MAX: u64 = 4;
 const POP_MAX: u64 = 3;
+/// The percentage of pops that wait without an end, where the server ends before its clients.
+const ENDLESS_PERCENT: u64 = 33;
+/// The time between two looks of a producer that rests.
+const REST: Duration = Duration::from_millis(5);
 
 /// A kind of element: the type of its keys, and the commands that pop it. Elements of one kind never meet those of
 /// another.
@@ -86,7 +96,12 @@ pub struct Pops {
 }
 
 /// A thread's work on one connection.
-pub struct Task<'a>(Work<'a>);
+pub struct Task<'a> {
+    work: Work<'a>,
+    watch: Arc<Watch>,
+    /// Pops may wait without an end.
+    is_endless: bool,
+}
 
 enum Work<'a> {
     Consume(&'a mut Consumer),
@@ -115,10 +130,14 @@ impl Pops {
         }
     }
 
-    /// Returns the work of threads while the server lives.
-    pub fn tasks(&mut self) -> Vec<Task<'_>> {
-        let consumers = self.consumers.iter_mut().map(|consumer| Task(Work::Consume(consumer)));
-        consumers.chain(self.producers.iter_mut().map(|producer| Task(Work::Produce(producer)))).collect()
+    /// Returns the work of threads while the server lives, and what finds consumers that were not woken up. Pops may
+    /// wait without an end if the server ends before the threads are told to stop.
+    pub fn tasks(&mut self, is_endless: bool) -> (Vec<Task<'_>>, Arc<Watch>) {
+        let watch = Arc::<Watch>::default();
+        let task = |work| Task { work, watch: watch.clone(), is_endless };
+        let consumers = self.consumers.iter_mut().map(Work::Consume);
+        let tasks = consumers.chain(self.producers.iter_mut().map(Work::Produce)).map(task).collect();
+        (tasks, watch)
     }
 
     /// Forgets all elements after a FLUSHALL.
@@ -193,11 +212,14 @@ impl Task<'_> {
             Ok(client) => client,
             Err(error) => return End::Broken(error),
         };
-        let mut work = self.0;
+        let Task { mut work, watch, is_endless } = self;
         while !stop.load(Ordering::Relaxed) {
             let step = match &mut work {
-                Work::Consume(consumer) => consumer.pop(&mut client),
-                Work::Produce(producer) => producer.push(&mut client),
+                Work::Consume(consumer) => consumer.pop(&mut client, &watch, is_endless),
+                Work::Produce(producer) => {
+                    rest(&watch, stop);
+                    producer.push(&mut client)
+                }
             };
             match step {
                 Ok(Ok(())) => {}
@@ -209,15 +231,28 @@ impl Task<'_> {
     }
 }
 
+/// Lets a producer rest as long as it is to.
+fn rest(watch: &Watch, stop: &AtomicBool) {
+    if watch.rests.load(Ordering::Acquire) {
+        watch.resting.fetch_add(1, Ordering::AcqRel);
+        while watch.rests.load(Ordering::Acquire) && !stop.load(Ordering::Relaxed) {
+            sleep(REST);
+        }
+        watch.resting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Consumer {
-    /// Runs one blocking pop and keeps its elements. The timeouts are short, so that waits end once all pushes have.
-    fn pop(&mut self, client: &mut Client) -> std::io::Result<Result<(), String>> {
+    /// Runs one blocking pop and keeps its elements. Timeouts are short, so that waits end once all pushes have, but in
+    /// some of the pops where waits may be endless.
+    fn pop(&mut self, client: &mut Client, watch: &Watch, is_endless: bool) -> std::io::Result<Result<(), String>> {
         let random = &mut self.random;
         let [mut a, mut b] = self.kind.sources();
         if random.percent(50) {
             (a, b) = (b, a);
         }
-        let wait = random.pick(&["0.005", "0.05", "0.3"]);
+        let is_endless = is_endless && random.percent(ENDLESS_PERCENT);
+        let wait = if is_endless { "0" } else { random.pick(&["0.005", "0.05", "0.3"]) };
         let count = random.between(1, POP_MAX);
         let (command, most) = match (self.kind, random.below(3)) {
             (Kind::List, 0) => (format!("BLPOP {a} {b} {wait}"), 1),
@@ -230,7 +265,12 @@ impl Consumer {
             (Kind::Zset, _) => (format!("BZMPOP {wait} 2 {a} {b} MIN COUNT {count}"), count),
         };
         self.in_flight = most as usize;
-        let reply = client.command(&command)?;
+        // A move waits for one source.
+        let sources = if self.kind == Kind::Move { &[a][..] } else { &[a, b] };
+        watch.begin(self.kind, self.number, sources);
+        let reply = client.command(&command);
+        watch.end(self.kind, self.number);
+        let reply = reply?;
         self.in_flight = 0;
         let before = self.received.len();
         match (&reply, reply.elements()) {
