@@ -35,6 +35,11 @@ impl Waits {
         Ok(Waits { us })
     }
 
+    /// Returns how many requests were answered.
+    pub fn samples(&self) -> u64 {
+        self.us.len()
+    }
+
     pub fn p50(&self) -> Duration {
         Duration::from_micros(self.us.value_at_quantile(0.5))
     }

@@ -39,6 +39,9 @@ pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
 /// `maxmemory-clients` has it by default, and 96 MB for the program, its threads and the spare memory of its allocator.
 pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
 
+/// The least requests of the innocent client in a second, of the thousand that it sends where it hardly waits.
+const SAMPLES_MIN_PER_S: f64 = 100.0;
+
 /// The interval between two samples of the resident memory.
 const SAMPLE: Duration = Duration::from_millis(20);
 
@@ -118,7 +121,11 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     println!(
         "hostile: {}",
-        if all_ok { "nothing wrong" } else { "FAILED: somebody innocent had to wait, or memory was not bounded" }
+        if all_ok {
+            "nothing wrong"
+        } else {
+            "FAILED: somebody innocent had to wait, memory was not bounded, or an attack did nothing"
+        }
     );
     Ok(all_ok)
 }
@@ -168,7 +175,14 @@ fn play(attack: &Attack, options: &Options, server: &Template, explains: bool) -
     server.kill()?;
     let waits = Waits::count(&waits, &withheld)?;
     let rounds = site.rounds.load(Ordering::Relaxed);
-    Ok(Row { rounds, waits, withheld: withheld.total(), resident_bytes: resident })
+    let is_measured = is_measured(options, rounds, waits.samples());
+    Ok(Row { rounds, is_measured, waits, withheld: withheld.total(), resident_bytes: resident })
+}
+
+/// Whether an attack of full size did anything, and the innocent client beside it.
+fn is_measured(options: &Options, rounds: u64, samples: u64) -> bool {
+    let least = (options.time.as_secs_f64() * SAMPLES_MIN_PER_S) as u64;
+    options.scale < 1.0 || rounds > 0 && samples >= least
 }
 
 /// The server that an attack is for, and the state of the attack.
@@ -267,5 +281,23 @@ fn nothing(_: &Site) -> Result<()> {
 /// Waits: without an attack, the machine alone delays the innocent client.
 fn wait(site: &Site) -> Result<()> {
     sleep(site.time);
+    site.again();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attack_that_did_nothing_fails_unless_it_is_small() {
+        let is_measured = |scale, rounds, samples| {
+            let server = Template::redis("").expect("the template has its marks");
+            let judged = Judged { waits: true, resident_bytes_max: None };
+            let time = Duration::from_secs(5);
+            is_measured(&Options { server, judged, base: None, time, attacks: Vec::new(), scale }, rounds, samples)
+        };
+        assert!(is_measured(1.0, 1, 500) && is_measured(0.1, 0, 1));
+        assert!(!is_measured(1.0, 0, 5000) && !is_measured(1.0, 1, 499));
+    }
 }

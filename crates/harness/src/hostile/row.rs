@@ -15,6 +15,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 pub(super) struct Row {
     /// The number of attacks that have come to their end.
     pub rounds: u64,
+    /// Whether the figures say something: the attack came to its end, and the innocent client to its requests.
+    pub is_measured: bool,
     pub waits: Waits,
     /// The time in which the machine let a processor or more stand still.
     pub withheld: Duration,
@@ -26,7 +28,9 @@ impl Row {
     /// Returns whether nobody innocent had to wait, and memory was bounded, as far as that is judged.
     pub fn is_ok(&self, judged: Judged) -> bool {
         let is_served = self.waits.p99() < P99_MAX && self.waits.longest() < PAUSE_MAX;
-        (is_served || !judged.waits) && judged.resident_bytes_max.is_none_or(|most| self.resident_bytes < most)
+        self.is_measured
+            && (is_served || !judged.waits)
+            && judged.resident_bytes_max.is_none_or(|most| self.resident_bytes < most)
     }
 }
 

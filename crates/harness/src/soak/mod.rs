@@ -1,7 +1,7 @@
 //! The soak test: mixed load for long, with clients that come and go, settings that change, backups and databases that
 //! are emptied, while memory, threads and files of the server are watched; `audience.rs` has the clients that see each
-//! other. Asserted are: no unexpected error, no lost connection but of clients that were closed, no lost message, no
-//! failed backup, no growth without end.
+//! other. Asserted are: no unexpected error, no lost connection but of clients that were closed, no lost message or
+//! increment, no failed backup, no growth without end.
 
 mod audience;
 
@@ -38,6 +38,7 @@ block-cache-size 16mb;block-cache-size auto;timeout 0;timeout 100;durability fsy
 /// The key space of the load: with values of some hundred bytes about a hundred megabytes.
 const KEYS: u64 = 200_000;
 const BIG_KEYS: u64 = 50;
+const COUNTERS: u64 = 1000;
 /// The number of threads that publish and hear.
 const AUDIENCE: u64 = 4;
 /// The share of memory that the last third of the run may use beyond the second one, beside [`GROWTH_BYTES`].
@@ -76,7 +77,9 @@ pub fn run(options: &Options) -> Result<bool> {
     let problem = load.problem.lock().expect("no thread panics with it").take();
     let result = match problem {
         Some(problem) => Err(problem),
-        None => check_end(&mut server, &load, &resources, &samples, options.time),
+        None => check_end(&mut server, &load, &resources, &samples, options.time)
+            .and_then(|()| check_counters(&mut server.client()?, &load))
+            .and_then(|()| check_totals(&load)),
     };
     let flushes = server.client().and_then(|mut c| Ok(c.info("store")?)).ok().flatten().unwrap_or_default();
     let [_, middle, last] = thirds(&samples).map(|bytes| bytes / 1e6);
@@ -90,7 +93,8 @@ pub fn run(options: &Options) -> Result<bool> {
         info_field(&flushes, "flushes_completed").unwrap_or("no")
     );
     println!(
-        "soak: {} messages heard, {} lines of MONITOR, {} clients closed",
+        "soak: {} increments of counters, {} messages heard, {} lines of MONITOR, {} clients closed",
+        load.raised.load(Ordering::Relaxed),
         load.messages.load(Ordering::Relaxed),
         load.monitored.load(Ordering::Relaxed),
         load.kills.load(Ordering::Relaxed),
@@ -119,6 +123,9 @@ struct Load {
     stop: AtomicBool,
     problem: Mutex<Option<anyhow::Error>>,
     commands: AtomicU64,
+    /// The numbers of increments of counters that were acknowledged, and that were sent.
+    raised: AtomicU64,
+    raised_most: AtomicU64,
     connections: AtomicU64,
     settings: AtomicU64,
     backups: AtomicU64,
@@ -167,10 +174,13 @@ fn work(load: &Load, random: &mut Random, client: &mut Client) -> Result<()> {
         for command in &commands {
             client.push(command);
         }
+        let increments = commands.iter().filter(|command| command[0] == b"INCR").count() as u64;
+        load.raised_most.fetch_add(increments, Ordering::Relaxed);
         client.flush()?;
         for command in &commands {
             let reply = client.read().with_context(|| quote_short(command))?;
             ensure!(expected(command, &reply), "{} was answered by {reply}", quote_short(command));
+            load.raised.fetch_add(increments_of(command, &reply), Ordering::Relaxed);
         }
         load.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
         if load.stopped() {
@@ -181,6 +191,42 @@ fn work(load: &Load, random: &mut Random, client: &mut Client) -> Result<()> {
         client.push(&["GET", "big:0"]);
         client.push(&["SCAN", "0", "COUNT", "1000"]);
         client.flush()?;
+    }
+    Ok(())
+}
+
+/// Returns how many increments of counters a reply acknowledges: an INCR's own, or that of a block.
+fn increments_of(command: &[Vec<u8>], reply: &Reply) -> u64 {
+    match (&command[0][..], reply) {
+        (b"INCR", Reply::Integer(_)) | (b"EXEC", Reply::Array(_)) => 1,
+        _ => 0,
+    }
+}
+
+/// Fails unless the counters add up to what was acknowledged, and what may have had no reply.
+fn check_counters(client: &mut Client, load: &Load) -> Result<()> {
+    let mut sum = 0;
+    for number in 0..COUNTERS {
+        let reply = client.command(&format!("GET counter:{number}"))?;
+        let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default()).into_owned();
+        let is_missing = reply.is_nil();
+        sum += if is_missing { 0 } else { text.parse().with_context(|| format!("counter:{number} is {reply}"))? };
+    }
+    let (least, most) = (load.raised.load(Ordering::Relaxed), load.raised_most.load(Ordering::Relaxed));
+    ensure!((least..=most).contains(&sum), "the counters add up to {sum} after {least} to {most} increments");
+    Ok(())
+}
+
+/// Fails if one of the parts has done nothing.
+fn check_totals(load: &Load) -> Result<()> {
+    let parts = [
+        ("no counter was ever raised", &load.raised),
+        ("no message was ever heard", &load.messages),
+        ("no client was ever closed", &load.kills),
+        ("no backup was ever taken", &load.backups),
+    ];
+    for (what, count) in parts {
+        ensure!(count.load(Ordering::Relaxed) > 0, "{what}");
     }
     Ok(())
 }
@@ -205,7 +251,7 @@ fn command(random: &mut Random) -> Vec<Vec<u8>> {
         0..=29 => vec![word("GET"), key],
         30..=54 => vec![word("SET"), key, value],
         55..=59 => vec![word("SET"), key, value, word("PX"), random.between(1, 5000).to_string().into_bytes()],
-        60..=64 => vec![word("INCR"), format!("counter:{}", number % 1000).into_bytes()],
+        60..=64 => vec![word("INCR"), format!("counter:{}", number % COUNTERS).into_bytes()],
         65..=69 => vec![word("DEL"), key],
         70..=72 => vec![word("EXPIRE"), key, b"3".to_vec()],
         73..=75 => vec![word("MGET"), key, big, b"key:1".to_vec(), b"key:2".to_vec()],
@@ -226,7 +272,7 @@ fn command(random: &mut Random) -> Vec<Vec<u8>> {
 /// Returns two commands as one, on a watched key that other clients may change meanwhile.
 fn transaction(random: &mut Random) -> Vec<Vec<Vec<u8>>> {
     let words = |line: String| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    let (counter, key) = (random.below(1000), random.below(KEYS));
+    let (counter, key) = (random.below(COUNTERS), random.below(KEYS));
     let lines = [
         format!("WATCH counter:{counter}"),
         "MULTI".into(),
