@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a mark says.
+/// The work that a mark tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A backup is being made.

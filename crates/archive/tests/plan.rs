@@ -217,7 +217,7 @@ fn backups_of_another_branch_take_no_place_of_ours() {
     };
     assert_eq!(gone(2), [0u64; 0], "ours are two");
     assert_eq!(gone(1), [100]);
-    // What is no younger than the oldest of ours goes with time.
+    // A backup that is no younger than the oldest of ours goes with time.
     catalog.backups.push(backup(230, 240, &chain));
     let newest = catalog.backups.last().cloned();
     let surplus = surplus(&catalog, 1, newest.as_ref());

@@ -129,7 +129,7 @@ fn histories_without_a_record_are_named_again_and_again_and_kept_once() {
     let segments = |dir: &TempDir| std::fs::read_dir(dir.path().join("log")).expect("it has a log").count();
     let before = segments(&other);
     for round in 0..4 {
-        // It is a master in between, and writes nothing.
+        // The replica is killed, or is a master in between, and writes nothing.
         let mut own = replica.client();
         if round % 2 == 1 {
             assert_eq!(own.ask("REPLICAOF NO ONE"), "+OK\r\n");

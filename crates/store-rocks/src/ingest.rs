@@ -135,8 +135,8 @@ impl Ingest {
     }
 }
 
-/// Removes what has a staged file's name. Another link to a file of the base may have it still: RocksDB ignores where it
-/// cannot remove the name of a file that it took in. To write to that name would overwrite the base's file.
+/// Removes what has a staged file's name. Another link to a file of the base may have it still: RocksDB ignores where
+/// it cannot remove the name of a file that it took in. To write to that name would overwrite the base's file.
 fn remove_staged(path: &Path) -> Result<(), BaseError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("removing", path, error)),

@@ -1,7 +1,8 @@
 //! docs/compatibility.md: each command of Redis 7.2 as *yes*, *deliberate difference* or *not yet*.
 //!
-//! Owns the page's text; the deliberate differences are listed in `server` and `values`. Whether a command is there comes
-//! from the table; what Redis has, from tests/data/redis-commands.txt. A test keeps the page in the repository equal to
+//! Owns the page's text; the deliberate differences are listed in `server` and `values`. Whether a command is there
+//! comes from the table; what Redis has, from tests/data/redis-commands.txt. A test keeps the page in the repository
+//! equal to
 //! this, and `cargo run --release -p haypile-commands --example write_compatibility` writes it.
 
 mod server;

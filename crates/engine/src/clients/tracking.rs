@@ -301,8 +301,8 @@ impl Tracking {
             .collect()
     }
 
-    /// Forgets the readers of a key that track no more. Asked for each time that a key's readers fill their memory, which
-    /// doubles then, so that most of it is of those who are there.
+    /// Forgets the readers of a key that track no more. Called each time that a key's readers fill their memory,
+    /// which doubles then: so most of it is of those who are there.
     #[cold]
     fn drop_gone(&self, name: &[u8]) {
         let trackers = self.read();

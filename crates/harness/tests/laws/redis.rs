@@ -43,7 +43,8 @@ fn shouted(text: &str) -> Vec<&str> {
 
 /// Returns the encodings that code or a text names.
 fn encodings(code: &str) -> Vec<&'static str> {
-    let code = code.to_lowercase();
+    // A table of hashes is a type of the language's, too.
+    let code = code.replace("HashTable", "").to_lowercase();
     ENCODINGS.into_iter().filter(|name| code.contains(name)).collect()
 }
 

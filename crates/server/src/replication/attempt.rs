@@ -15,7 +15,7 @@ pub struct Attempt<'a> {
     pub replication: &'a Replication,
     pub master: &'a Master,
     pub version: u64,
-    /// Whether the master is asked with the newest history of the data, and not with the oldest one in which they stand.
+    /// Whether the master is asked with the newest history of the data, not with the oldest one in which they stand.
     pub asks_plainly: bool,
     /// Whether the master has turned out to be in a history that the data have left.
     pub is_elsewhere: AtomicBool,

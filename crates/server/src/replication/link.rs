@@ -222,7 +222,7 @@ struct Records<'a> {
     acknowledger: Acknowledger,
     /// The history that the master goes on in: the one in which this server said to stand, then those that it names.
     named: History,
-    /// The same, since the first record of it.
+    /// The named history, since the first record of it.
     history: Option<History>,
     /// Messages that had no room on their way to clients, since that was told.
     unheard: u64,

@@ -82,7 +82,7 @@ fn save(
     }
     std::fs::create_dir_all(&to).map_err(failed)?;
     let saved = log.export(&hold, last, &to, goes_on).map_err(|error| {
-        // What is left of it now goes with the next attempt.
+        // A directory that cannot be removed now goes with the next attempt.
         let _ = std::fs::remove_dir_all(&tail);
         error.to_string()
     })?;
