@@ -86,7 +86,7 @@ impl Maker {
             Maker::String(Text::Chunked(chunked)) => {
                 return key::write(txn, key, None, &chunked.header(deadline_ms), &[&chunked.payload()]);
             }
-            Maker::List(maker) => maker.finish(txn, key)?,
+            Maker::List(maker) => maker.finish(txn, key, None)?,
             Maker::Set(making) if making.tally.count == 0 => {}
             Maker::Set(making) => {
                 let encoding = Limits::of(txn).whole(making.tally);

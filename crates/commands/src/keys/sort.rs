@@ -17,7 +17,7 @@ use haypile_resp::Reply;
 use haypile_store::{Direction, Key, Txn, View};
 use haypile_types::element::{self, ROWS_INLINE_MAX};
 use haypile_types::key::{self, Entry, Type};
-use haypile_types::list::{self, List, Side};
+use haypile_types::list::{self, List};
 use haypile_types::set::Set;
 use haypile_types::string::{self, Content};
 use haypile_types::zset::{self, Stretch, Zset};
@@ -448,31 +448,21 @@ fn run(txn: &mut Txn, mut call: Call) -> Result<Reply> {
 
 /// Makes a list of the outputs under `to`, or removes what is there if there are none; what is missing becomes empty.
 fn store(txn: &mut Txn, to: &Key, outputs: Outputs) -> Result<Reply> {
-    /// Elements added at once.
-    const STEP: usize = 512;
     let count = outputs.count();
     let mut values = outputs.into_iter(txn)?;
-    let removed = key::delete(txn, to)?;
     if count == 0 {
-        if removed {
+        if key::delete(txn, to)? {
             txn.on_event(event::GENERIC, "del", to);
         }
         statement::state_deletion(txn, to.name);
         return Ok(Reply::Integer(0));
     }
-    loop {
-        let mut step: Vec<Box<[u8]>> = Vec::with_capacity(STEP);
-        while step.len() < STEP
-            && let Some(value) = values.next().map_err(sort_large::failed)?
-        {
-            step.push(value.unwrap_or_default());
-        }
-        if step.is_empty() {
-            break;
-        }
-        let list = list::edit(txn, to)?;
-        list::push(txn, to, list, Side::Tail, step.iter().map(|element| &**element))?;
+    let before = key::lookup_overwrite(txn, to)?;
+    let mut maker = list::Maker::new();
+    while let Some(value) = values.next().map_err(sort_large::failed)? {
+        maker.add(txn, to, &value.unwrap_or_default())?;
     }
+    maker.finish(txn, to, before.as_ref())?;
     txn.on_event(event::LIST, "sortstore", to);
     // Elements that sort alike lie in an order of their own.
     statement::state_value(txn, to)?;

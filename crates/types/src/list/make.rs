@@ -56,15 +56,15 @@ impl Maker {
         Ok(())
     }
 
-    /// Gives the list, without deadline, to a key that is absent. Without elements the key stays absent.
-    pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+    /// Gives the list, without deadline, to a key, in place of any value. Without elements the key stays as it is.
+    pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>) -> Result<()> {
         match self.rows {
-            Some(mut rows) => rows.save(txn, key, None, None),
+            Some(mut rows) => rows.save(txn, key, before, None),
             None if self.count == 0 => Ok(()),
             None => {
                 let header = Header { tag: Tag::ListPacked, deadline_ms: None, fields: None, object: None };
                 let head = Packed { encoding: self.encoding, count: self.count as u16, entries: &[] }.head();
-                key::write(txn, key, None, &header, &[&head, &self.entries])
+                key::write(txn, key, before, &header, &[&head, &self.entries])
             }
         }
     }
