@@ -233,6 +233,8 @@ fn a_backup_waits_while_another_server_removes_files_and_none_go_while_another_m
     let removing = marks.join("removing-00");
     std::fs::write(&removing, "haypile\n").expect("the directory is ours");
     let before = objects(place.path(), "backups");
+    // A backup of the same second and record would have the same name.
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
     let backup = std::thread::spawn(move || succeeds(&["backup", "--port", &port]));
     wait_until("the backup has its mark", || !objects(place.path(), "marks/").iter().all(|mark| *mark == removing));
     assert_eq!(objects(place.path(), "backups"), before, "it waits");
