@@ -33,7 +33,9 @@ fn a_master_that_comes_back_keeps_the_records_that_it_gives_up() {
 #[test]
 fn a_master_that_was_killed_keeps_the_records_that_it_gives_up() {
     let (dir, other) = (TempDir::new(), TempDir::new());
-    let mut master = Server::start(dir.path(), &DEBUG);
+    // Without replicas a start lets go of what the base has.
+    let options = [&DEBUG[..], &["--log-retention-size", "64mb"]].concat();
+    let mut master = Server::start(dir.path(), &options);
     let port = master.port;
     fill(&mut master.client(), 0, 50);
     let replica = replica_of(&master, &other, &DEBUG);
@@ -45,7 +47,7 @@ fn a_master_that_was_killed_keeps_the_records_that_it_gives_up() {
     for round in 0..3 {
         assert_eq!(master.client().ask(&format!("SET lost:{round} of-master")), "+OK\r\n");
         master.kill();
-        master = Server::start_at(dir.path(), port, &DEBUG);
+        master = Server::start_at(dir.path(), port, &options);
     }
     let mut client = master.client();
     assert_eq!(client.ask("SET lost:3 of-master"), "+OK\r\n");
