@@ -311,7 +311,9 @@ impl Tracking {
         let readers = &mut shard.known[at].readers;
         let before = readers.len();
         readers.retain(|reader| trackers.by_session.contains_key(&reader.session));
-        readers.shrink_to_fit();
+        if readers.len() <= readers.capacity() / 4 {
+            readers.shrink_to_fit();
+        }
         let gone = before - readers.len();
         self.uncount(None, gone);
     }
