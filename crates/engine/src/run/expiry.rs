@@ -53,7 +53,7 @@ impl Worker {
         {
             return false;
         }
-        let due = store.due_deadlines(now_ms, std::mem::replace(&mut state.expiry_batch, BATCH));
+        let due = store.due_deadlines(now_ms, state.expiry_batch);
         if due.is_empty() {
             return false;
         }
@@ -79,10 +79,9 @@ impl Worker {
         drop(inside);
         engine.expire_ns.add_shared(engine.statistics.clock.ns(started, engine.moment()));
         engine.note_event("expire-cycle", started);
-        if due.len() >= BATCH && gone + partly + cold == 0 {
-            // Somebody holds them all: next time those behind them are looked at as well.
-            state.expiry_batch = BATCH_BEHIND_HELD;
-        }
+        // Where somebody holds them all, those behind them are looked at as well the next time.
+        let are_held = due.len() >= BATCH && gone + partly + cold == 0;
+        state.expiry_batch = if are_held { BATCH_BEHIND_HELD } else { BATCH };
         if cold > 0 {
             self.expire_in_base();
         }

@@ -267,6 +267,10 @@ impl Replication {
     }
 }
 
+/// The silence after which a replica's connection is taken for a former one of a replica that has come back: one that
+/// is there acknowledges once a second.
+const SILENT: Duration = Duration::from_secs(3);
+
 impl State {
     /// Returns how many replicas get records and are as they should be. A former connection of a replica that has come
     /// back counts no more: nothing has come over it since. Two replicas behind one address count both.
@@ -274,7 +278,9 @@ impl State {
         let is_former = |number: u64, replica: &Downstream| {
             let mut later = self.downstream.range(number + 1..).map(|(_, later)| later);
             later.any(|later| {
-                (&later.host, later.port) == (&replica.host, replica.port) && replica.acknowledged < later.since
+                (&later.host, later.port) == (&replica.host, replica.port)
+                    && replica.acknowledged < later.since
+                    && replica.acknowledged.elapsed() > SILENT
             })
         };
         let online = self.downstream.iter().filter(|(_, replica)| replica.state == DownstreamState::Online);
