@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
         let found = self.load.read(server.port())?;
         self.load.expect_whole(&found).context("without any damage")?;
         self.load.resume_from(&found);
-        let time = Duration::from_millis(*self.random.pick(&[30, 200, 800, 1500, 2500, 4000]));
+        let time = Duration::from_millis(*self.random.pick(&[30, 200, 800, 1500, 2500, 6000]));
         let ending = *self.random.pick(&[Ending::Stop, Ending::Kill, Ending::Kill, Ending::KillIdle]);
         let (port, saves) = (server.port(), self.random.percent(30));
         let end = || end(server, ending, saves);

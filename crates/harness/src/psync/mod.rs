@@ -155,7 +155,7 @@ pub fn run(options: &Options) -> Result<bool> {
     );
     if let Err(why) = result {
         // Generated commands may keep the master busy for longer than anybody waits.
-        if why.downcast_ref::<OfMaster>().is_some() && run.ask_master().is_err() {
+        if why.downcast_ref::<OfMaster>().is_some() && (is_timeout(&why) || run.ask_master().is_err()) {
             println!("psync: seed {seed}, round {}: {why:#}, which ends the run", rounds - 1);
             return Ok(true);
         }
@@ -167,6 +167,12 @@ pub fn run(options: &Options) -> Result<bool> {
         return Ok(false);
     }
     Ok(true)
+}
+
+/// Whether nothing came in time.
+fn is_timeout(why: &anyhow::Error) -> bool {
+    let mut errors = why.chain().filter_map(|error| error.downcast_ref::<io::Error>());
+    errors.any(|error| matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock))
 }
 
 impl Run {

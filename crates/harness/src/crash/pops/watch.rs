@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::server::REPLY_TIMEOUT;
 
 /// The longest time in which a consumer waits for a key that is not empty.
-const WAKE_MAX: Duration = Duration::from_secs(2);
+const WAKE_MAX: Duration = Duration::from_secs(10);
 /// The bits of a consumer's two sources.
 const SOURCES: u64 = 0b11;
 /// The time between two looks.

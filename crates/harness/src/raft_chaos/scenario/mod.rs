@@ -126,10 +126,10 @@ impl Scenario {
         self.needs.iter().copied().filter(|need| !has(need)).collect()
     }
 
-    /// Draws one of the scenarios that suit a group, by their weights; more often one that was not played yet.
+    /// Draws one of the scenarios that suit a group, by their weights; one that was not played yet, if there is one.
     pub fn draw(group: &Group<'_>, played: &BTreeMap<&str, u64>, random: &mut Random) -> &'static Scenario {
         let is_new = |scenario: &Scenario| scenario.suits(group) && !played.contains_key(scenario.name);
-        let only_new = SCENARIOS.iter().any(is_new) && random.percent(70);
+        let only_new = SCENARIOS.iter().any(is_new);
         let suiting = || SCENARIOS.iter().filter(|scenario| scenario.suits(group) && (!only_new || is_new(scenario)));
         let mut at = random.below(suiting().map(|scenario| scenario.weight).sum());
         for scenario in suiting() {
