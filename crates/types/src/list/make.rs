@@ -4,7 +4,7 @@
 use super::Side;
 use super::encoding_after;
 use super::rows::ListRows;
-use crate::key::{self, Header, Tag};
+use crate::key::{self, Header, Tag, Type};
 use crate::packed::{self, Packed, put_string, string_bytes};
 use crate::value::encoding;
 use crate::{Result, listpack};
@@ -58,6 +58,10 @@ impl Maker {
 
     /// Gives the list, without deadline, to a key, in place of any value. Without elements the key stays as it is.
     pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>) -> Result<()> {
+        if before.is_some_and(|before| before.type_of() == Type::List) {
+            // Somebody may wait for as many elements as there are now.
+            txn.on_ready(key);
+        }
         match self.rows {
             Some(mut rows) => rows.save(txn, key, before, None),
             None if self.count == 0 => Ok(()),
