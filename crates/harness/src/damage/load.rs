@@ -243,7 +243,7 @@ mod tests {
         let (begin, writer) = (Instant::now(), &mut load.writers[0]);
         writer.marks = (0..5).map(|seconds| (begin + Duration::from_secs(seconds), 10 * seconds)).collect();
         (writer.acknowledged, writer.sent) = (40, 50);
-        writer.note_synced(begin + Duration::from_secs(4));
+        writer.note_synced(begin + Duration::from_secs(2) + SYNCED_AFTER);
         assert_eq!(writer.synced, 20);
         let found = |last: u64| {
             let mut keys = vec![vec![0; KEYS as usize]; WRITERS as usize];
