@@ -34,7 +34,7 @@ fn a_master_that_comes_back_keeps_the_records_that_it_gives_up() {
 fn a_master_that_was_killed_keeps_the_records_that_it_gives_up() {
     let (dir, other) = (TempDir::new(), TempDir::new());
     // Without replicas a start lets go of what the base has.
-    let options = [&DEBUG[..], &["--log-retention-size", "64mb"]].concat();
+    let options = [&DEBUG[..], &["--log-segment-size", "1mb", "--log-retention-size", "64mb"]].concat();
     let mut master = Server::start(dir.path(), &options);
     let port = master.port;
     fill(&mut master.client(), 0, 50);
