@@ -38,11 +38,6 @@ impl Path {
         self.terms.get(index.checked_sub(1)? as usize).copied()
     }
 
-    /// Checks that the log has a write that a client was told of.
-    pub fn expect_told(&self, (index, term): Place, who: u64) {
-        assert_eq!(self.term(index), Some(term), "member {who} lacks record {index}, which was acknowledged");
-    }
-
     /// The log was opened again, with records through `keep`.
     pub fn cut(&mut self, keep: Index) {
         self.terms.truncate(keep.0 as usize);
