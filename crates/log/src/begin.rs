@@ -26,7 +26,7 @@ impl Log {
         if begun.is_err()
             && let Some(start) = self.histories().start_of(history)
         {
-            // The same failure is met again, and is known: the log goes on in the next history when it recovers.
+            // Abandoning meets the same failure, which is known: the log goes on in the next history when it recovers.
             drop(self.abandon_loaded_history(start));
         }
         begun

@@ -101,7 +101,7 @@ fn a_server_that_stops_leaves_the_unix_socket_of_another() {
     let path = other.path().join("haypile.sock");
     let arguments = ["--unixsocket", path.to_str().expect("the path is text")];
     let first = Server::start(dir.path(), &arguments);
-    // Whoever starts last has the path, as in Redis.
+    // The server that starts last has the path, as in Redis.
     let second = Server::start(other.path(), &arguments);
     first.stop();
     assert_eq!(port_behind(&path), second.port.to_string());

@@ -1,5 +1,5 @@
 //! TLS: clients, certificates that are exchanged while the server runs, replicas, and what this program connects to.
-//! What a handshake settles is in `tls_handshakes`.
+//! Handshakes, and what they settle, are in `tls_handshakes`.
 
 mod authority;
 mod process;

@@ -42,7 +42,7 @@ fn both_sides_agree_on_what_the_directives_leave() {
     let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384;
     assert_eq!(agreed(), (ProtocolVersion::TLSv1_2, suite));
 
-    // Who speaks nothing that is left does not come in.
+    // A client that speaks nothing that is left does not come in.
     let is_let_in = |versions: &[&'static SupportedProtocolVersion]| {
         connect(port, &authority.client_of(None, versions)).try_ask("PING").is_some()
     };

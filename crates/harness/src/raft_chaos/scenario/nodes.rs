@@ -161,7 +161,7 @@ fn add_beside_an_absent_one(course: &mut Course<'_, '_>, node: usize) -> Result<
     let members = course.others(node);
     let absent = *course.random.pick(&members);
     let has_quorum = 2 * (members.len() - 1) > members.len();
-    // Who leads is killed, not cut off: a leader without a quorum would leave unknown what became of the request.
+    // A leader is killed, not cut off: one without a quorum would leave unknown what became of the request.
     let is_cut = absent != leader && course.group.can_cut() && course.random.percent(50);
     if is_cut {
         for other in course.others(absent) {
