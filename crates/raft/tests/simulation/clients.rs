@@ -1,7 +1,8 @@
 //! Clients of leaders, and of members that take themselves for leaders: what they asked for, and what they were told.
 
 use crate::truth::{Path, Place, Truth};
-use haypile_store::testing::model::{Model, transact};
+use haypile_log::testing::Random;
+use haypile_store::testing::model::{self, DATABASES, Model, transact};
 use haypile_store::testing::node::Node;
 use haypile_store::{Call, Mode, Stop, TxnBuffers};
 
@@ -39,6 +40,7 @@ pub struct Reached {
     pub round: u64,
     pub beside: u64,
     pub applied: u64,
+    pub term: u64,
 }
 
 impl Clients {
@@ -68,9 +70,9 @@ impl Clients {
         self.waiting.is_empty()
     }
 
-    /// Replies to those whose records and rounds are confirmed.
-    pub fn reply(&mut self, reached: Reached, path: &Path, truth: &Truth, told: &mut Told) {
-        let Reached { confirmed, round, beside, applied } = reached;
+    /// Replies to those whose records and rounds are confirmed. Who has waited to read beside the leader reads now.
+    pub fn reply(&mut self, node: &Node, reached: Reached, (path, truth): (&Path, &Truth), told: &mut Told) {
+        let Reached { confirmed, round, beside, applied, term } = reached;
         self.waiting.retain(|waiting| {
             match *waiting {
                 Waiting::Write { place, floor } if place.0 <= confirmed => {
@@ -89,6 +91,7 @@ impl Clients {
                 }
                 Waiting::Beside { round, floor } if round <= beside => {
                     assert!(applied >= floor, "a stale read beside the leader: {applied}, after {floor}");
+                    read_on(node, &truth.content(path, applied, term), told.reads_beside);
                     told.reads_beside += 1;
                     told.floor = told.floor.max(applied);
                 }
@@ -97,6 +100,13 @@ impl Clients {
             false
         });
     }
+}
+
+/// Reads something of a member's data, which must be as this content has it.
+pub fn read_on(node: &Node, content: &Model, seed: u64) {
+    let mut random = Random(seed);
+    let database = random.below(DATABASES.into()) as u32;
+    model::read(&mut node.begin(), content, database, &mut random).expect("reads go on");
 }
 
 /// Runs a random transaction over this content; returns its record and the content behind it, if it made one.

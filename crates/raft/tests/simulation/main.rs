@@ -4,13 +4,15 @@
 //!
 //! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are
 //! killed and lose their power; they come and go, and are away for longer than the others' logs reach; and they start
-//! with other directives about leases than before, one after the other. Behind every
-//! step `truth` looks at the members that it has changed: there is one leader
-//! in each term; no two logs have different records at the same place; what is committed stays, on every member; and
-//! each holds what the records up to its last one have made. What clients were told is compared with what was
-//! committed: no write is lost, and no read misses a write that was acknowledged before it began.
+//! with other directives about leases than before, one after the other. Each has a clock of its own, which goes
+//! faster or slower than the others', and stands still now and then. Behind every step `truth` looks at the members
+//! that it has changed: there is one leader in each term; no two logs have different records at the same place; what
+//! is committed stays, on every member; and each holds what the records up to its last one have made. What clients
+//! were told is compared with what was committed, and in the end with every member's log: no write is lost, no read
+//! misses a write that was acknowledged before it began, and what is read is what the records up to there have made.
 
 mod clients;
+mod clock;
 mod group;
 mod machine;
 mod network;
@@ -33,6 +35,8 @@ pub struct Seen {
     pub writes: AtomicU64,
     pub acknowledged: AtomicU64,
     pub reads: AtomicU64,
+    /// Reads that a lease proved at once.
+    pub lease_reads: AtomicU64,
     pub reads_beside: AtomicU64,
     pub elections: AtomicU64,
     pub rebuilds: AtomicU64,
@@ -42,15 +46,17 @@ pub struct Seen {
     pub flushes: AtomicU64,
     pub copies: AtomicU64,
     pub changes: AtomicU64,
+    pub stalls: AtomicU64,
 }
 
 impl Seen {
-    fn all(&self) -> [(&'static str, u64); 12] {
+    fn all(&self) -> [(&'static str, u64); 14] {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
             ("writes", of(&self.writes)),
             ("acknowledged", of(&self.acknowledged)),
             ("reads", of(&self.reads)),
+            ("reads by a lease", of(&self.lease_reads)),
             ("reads beside the leader", of(&self.reads_beside)),
             ("elections", of(&self.elections)),
             ("rebuilds", of(&self.rebuilds)),
@@ -60,6 +66,7 @@ impl Seen {
             ("flushes", of(&self.flushes)),
             ("copies", of(&self.copies)),
             ("changes of members", of(&self.changes)),
+            ("stalls", of(&self.stalls)),
         ]
     }
 }

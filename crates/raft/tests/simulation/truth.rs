@@ -38,6 +38,11 @@ impl Path {
         self.terms.get(index.checked_sub(1)? as usize).copied()
     }
 
+    /// Checks that the log has a write that a client was told of.
+    pub fn expect_told(&self, (index, term): Place, who: u64) {
+        assert_eq!(self.term(index), Some(term), "member {who} lacks record {index}, which was acknowledged");
+    }
+
     /// The log was opened again, with records through `keep`.
     pub fn cut(&mut self, keep: Index) {
         self.terms.truncate(keep.0 as usize);
@@ -65,9 +70,11 @@ impl Truth {
         assert_eq!(found, Some(&term), "{what}: record {index} of term {term}");
     }
 
-    /// Checks that a member's log has all that is committed.
-    pub fn expect_whole(&self, path: &Path, who: u64) {
-        let at = (0..self.committed.len()).find(|at| path.terms.get(*at) != Some(&self.committed[*at]));
+    /// Checks that the log of a member that serves in a term has all that was committed in that term or before. One
+    /// that was stalled may begin to serve when others lead already: what they commit it cannot know.
+    pub fn expect_whole(&self, path: &Path, term: u64, who: u64) {
+        let known = self.committed.iter().take_while(|of| **of <= term).count();
+        let at = (0..known).find(|at| path.terms.get(*at) != Some(&self.committed[*at]));
         assert_eq!(at, None, "member {who} lacks what is committed, behind this record");
     }
 

@@ -352,8 +352,8 @@ fn change_object(txn: &mut Txn<'_>, content: &mut Content, database: u32, random
     Ok(())
 }
 
-/// Reads something and compares.
-fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) -> Result<(), Stop> {
+/// Reads something of a database, and compares it with the model.
+pub fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) -> Result<(), Stop> {
     let content = &model.databases[database as usize];
     let space = txn.space(database);
     match random.below(8) {

@@ -1,33 +1,33 @@
 //! The members of a case, and the steps that the seed draws.
 
+mod calm;
+
 use crate::Seen;
-use crate::clients::{Clients, Reached, Told, transact_on};
+use crate::clients::{Clients, Reached, Told, read_on, transact_on};
+use crate::clock::OwnClock;
 use crate::machine::Data;
 use crate::network::Network;
 use crate::truth::{Path, Truth};
 use haypile_log::Index;
 use haypile_log::testing::Random;
-use haypile_raft::{Ballot, Change, Fault, Loader, Machine, Member, Members, Options, Part, Reads, Role, Rounds};
+use haypile_raft::{Ballot, Change, Envelope, Fault, Loader, Machine, Member, Members, Options, Reads, Role, Rounds};
 use haypile_store::StoreOptions;
 use haypile_store::testing::model::DATABASES;
 use haypile_store::testing::node::{End, MemoryBases, Node, Rest};
-use haypile_store::testing::pair::replicated;
+use std::collections::VecDeque;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Rounds in which all is connected and nothing fails, until nothing more may be missing.
-const SETTLE_ROUNDS: u64 = 3000;
-
-/// Rounds in which the longest leases end.
-const RELY_ROUNDS: u64 = 200;
-
 /// Ticks of an election timeout, at least.
 const ELECTION_TICKS: usize = 10;
 
 /// The time of a tick of a clock that goes right.
-const TICK: Duration = Duration::from_micros(100);
+pub const TICK: Duration = Duration::from_micros(100);
+
+/// The longest stall of a member, in ticks: longer than any election timeout.
+const STALL_TICKS: u64 = 60;
 
 /// Ticks of the election timeout of members that rely on leases, by the value of their directives.
 const LEASED_TICKS: [usize; 2] = [ELECTION_TICKS, 4 * ELECTION_TICKS];
@@ -97,6 +97,8 @@ struct Up {
     role: Role,
     rebuilds: u64,
     copies: u64,
+    /// Messages that have come while the member was stalled.
+    unheard: VecDeque<(Terms, Envelope)>,
 }
 
 pub struct Group<'s> {
@@ -111,11 +113,12 @@ pub struct Group<'s> {
     ends: u64,
     cuts: u64,
     changes: u64,
+    /// Of a thousand ticks of a member, so many begin a stall.
+    stalls: u64,
     /// The members with which the group begins; those that may come have higher numbers.
     founding: u64,
     options: fn(&mut StoreOptions),
-    /// The time, in microseconds, for leaders that rely on leases.
-    clock: Arc<AtomicU64>,
+    clocks: Vec<OwnClock>,
     /// The directives with which members start, and of a thousand steps, in how many they are others.
     terms: Terms,
     turns: u64,
@@ -139,7 +142,8 @@ impl<'s> Group<'s> {
             7..9 => (Terms::Lease(ELECTION_TICKS), 0),
             _ => (Terms::draw(&mut random), 10 + random.below(20)),
         };
-        Group::with(random, (size, founding), rates, (options, terms, turns), (seen, tells))
+        let stalls = if random.chance(50) { random.below(30) } else { 0 };
+        Group { stalls, ..Group::with(random, (size, founding), rates, (options, terms, turns), (seen, tells)) }
     }
 
     /// Begins a case in which nothing happens by itself, with members that flush nothing.
@@ -164,6 +168,7 @@ impl<'s> Group<'s> {
         let lives = (0..size).map(|_| Life::Gone).collect();
         let paths = (0..size).map(|_| Path::default()).collect();
         let (truth, told) = (Truth::default(), Told::default());
+        let clocks = (0..size).map(|_| OwnClock::new(&mut random)).collect();
         let mut group = Group {
             random,
             seen,
@@ -175,9 +180,10 @@ impl<'s> Group<'s> {
             ends,
             cuts,
             changes,
+            stalls: 0,
             founding,
             options,
-            clock: Arc::default(),
+            clocks,
             terms,
             turns,
             tells,
@@ -200,15 +206,18 @@ impl<'s> Group<'s> {
         let ballot = ballot.expect("the disk keeps what was synced");
         let mut reads = Reads::default();
         if let Terms::Lease(ticks) = terms {
-            let (lease, clock) = (TICK * (ticks - 2) as u32, self.clock.clone());
-            reads.led = Rounds::with_lease(lease, Box::new(move || clock.load(Ordering::Relaxed)));
+            // As the server has it: an eighth is for clocks that do not go alike.
+            let lease = (TICK * (ticks - 1) as u32).mul_f64(7.0 / 8.0);
+            reads.led = Rounds::with_lease(lease, self.clocks[at].reader());
         }
+        self.clocks[at].begin();
         let member =
             Member::begin(&options, ballot, Data::new(node), Arc::new(reads), random).expect("what is left is sound");
         let loaders = self.lives.iter().map(|_| Loader::default()).collect();
         let role = member.role();
-        let clients = Clients::default();
-        self.lives[at] = Life::Up(Box::new(Up { member, terms, loaders, clients, role, rebuilds: 0, copies: 0 }));
+        let (clients, unheard) = (Clients::default(), VecDeque::new());
+        let up = Up { member, terms, loaders, clients, role, rebuilds: 0, copies: 0, unheard };
+        self.lives[at] = Life::Up(Box::new(up));
         self.paths[at] = Path::default();
         self.after(at);
     }
@@ -255,8 +264,11 @@ impl<'s> Group<'s> {
         self.deliver();
     }
 
-    /// Has a member do something, and looks at it.
+    /// Has a member do something, and looks at it, unless it is stalled.
     fn call(&mut self, at: usize, run: impl FnOnce(&mut Member<Data>) -> Result<(), Fault>) {
+        if self.clocks[at].is_stalled() {
+            return;
+        }
         let Life::Up(up) = &mut self.lives[at] else { return };
         run(&mut up.member).expect("nothing is broken");
         self.after(at);
@@ -295,7 +307,7 @@ impl<'s> Group<'s> {
         if standing.role == Role::Leader && before != Role::Leader {
             count(&self.seen.elections);
             up.clients.forget_asked();
-            self.truth.expect_whole(&self.paths[at], at as u64 + 1);
+            self.truth.expect_whole(&self.paths[at], standing.term, at as u64 + 1);
         }
         let (data, reads) = (up.member.machine(), up.member.reads());
         let reached = Reached {
@@ -303,9 +315,10 @@ impl<'s> Group<'s> {
             round: reads.led.confirmed(),
             beside: reads.beside.confirmed(),
             applied: data.applied().0,
+            term: standing.term,
         };
         let replies = (self.told.writes.len() as u64, self.told.reads, self.told.reads_beside);
-        up.clients.reply(reached, &self.paths[at], &self.truth, &mut self.told);
+        up.clients.reply(data.node(), reached, (&self.paths[at], &self.truth), &mut self.told);
         self.seen.acknowledged.fetch_add(self.told.writes.len() as u64 - replies.0, Ordering::Relaxed);
         self.seen.reads.fetch_add(self.told.reads - replies.1, Ordering::Relaxed);
         self.seen.reads_beside.fetch_add(self.told.reads_beside - replies.2, Ordering::Relaxed);
@@ -313,13 +326,44 @@ impl<'s> Group<'s> {
     }
 
     fn tick_all(&mut self) {
-        self.clock.fetch_add(TICK.as_micros() as u64, Ordering::Relaxed);
+        self.clocks.iter_mut().for_each(OwnClock::go_on);
         for at in 0..self.lives.len() {
-            // Clocks do not go alike: who was stopped is late.
+            if !self.clocks[at].is_stalled() && self.random.below(1000) < self.stalls {
+                let ticks = 2 + self.random.below(STALL_TICKS);
+                self.clocks[at].stall(ticks);
+                count(&self.seen.stalls);
+                self.tell(|| format!("{} is stalled for {ticks} ticks", at + 1));
+            }
+            // Who is not stalled may be late all the same.
             if self.random.chance(85) {
-                self.call(at, Member::tick);
+                self.take_turn(at);
             }
         }
+    }
+
+    /// A turn of a member's thread: the ticks that are due, and then what has come while it was stalled.
+    fn take_turn(&mut self, at: usize) {
+        if self.clocks[at].is_stalled() || !matches!(self.lives[at], Life::Up(_)) {
+            return;
+        }
+        (0..self.clocks[at].take_ticks()).for_each(|_| self.call(at, Member::tick));
+        while let Life::Up(up) = &mut self.lives[at]
+            && let Some((terms, envelope)) = up.unheard.pop_front()
+        {
+            self.hear(at, terms, envelope);
+        }
+    }
+
+    /// Has a member take a message, if its sender has the same times.
+    fn hear(&mut self, at: usize, terms: Terms, envelope: Envelope) {
+        if !matches!(&self.lives[at], Life::Up(up) if up.terms == terms) {
+            return;
+        }
+        if self.random.chance(5) {
+            // The message takes long to come.
+            self.call(at, |member| member.on_bytes_of(envelope.from(), envelope.term()));
+        }
+        self.call(at, |member| member.receive(envelope));
     }
 
     fn leaders(&self) -> Vec<usize> {
@@ -327,9 +371,9 @@ impl<'s> Group<'s> {
         (0..self.lives.len()).filter(leads).collect()
     }
 
-    /// Draws one of those that take themselves for leaders.
+    /// Draws one of those that take themselves for leaders, and are not stalled.
     fn draw_leader(&mut self) -> Option<usize> {
-        let leaders = self.leaders();
+        let leaders: Vec<_> = self.leaders().into_iter().filter(|at| !self.clocks[*at].is_stalled()).collect();
         let at = self.random.below(leaders.len().max(1) as u64) as usize;
         leaders.get(at).copied()
     }
@@ -355,9 +399,16 @@ impl<'s> Group<'s> {
 
     fn read(&mut self) {
         let Some(at) = self.draw_leader() else { return };
+        let seed = self.random.number();
         let Life::Up(up) = &mut self.lives[at] else { return };
-        let seen = up.member.machine().node().store.log().last().0;
-        let (round, _) = up.member.reads().led.join();
+        let node = up.member.machine().node();
+        let (term, seen) = (up.member.standing().term, node.store.log().last().0);
+        read_on(node, &self.truth.content(&self.paths[at], seen, term), seed);
+        let reads = up.member.reads();
+        let (round, _) = reads.led.join();
+        if round <= reads.led.confirmed() {
+            count(&self.seen.lease_reads);
+        }
         up.clients.read(seen, round, &self.told);
         self.tell(|| format!("{} reads at {seen}, round {round}", at + 1));
         if self.random.chance(60) {
@@ -369,7 +420,7 @@ impl<'s> Group<'s> {
     fn read_beside(&mut self) {
         let at = self.draw();
         let Life::Up(up) = &mut self.lives[at] else { return };
-        if up.member.role() != Role::Follower {
+        if up.member.role() != Role::Follower || self.clocks[at].is_stalled() {
             return;
         }
         let (round, _) = up.member.reads().beside.join();
@@ -446,6 +497,9 @@ impl<'s> Group<'s> {
     fn install(&mut self) {
         let at = self.draw();
         let Life::Up(up) = &mut self.lives[at] else { return };
+        if self.clocks[at].is_stalled() {
+            return;
+        }
         let Some(end) = up.member.machine().fetched.as_ref().map(|copy| copy.end) else { return };
         match up.member.install(end.entry) {
             Ok(_) => self.after(at),
@@ -467,13 +521,14 @@ impl<'s> Group<'s> {
 
     fn deliver(&mut self) {
         while let Some((to, terms, envelope)) = self.network.deliver() {
-            if matches!(&self.lives[to], Life::Up(up) if up.terms == terms) {
-                if self.random.chance(5) {
-                    // The message takes long to come.
-                    self.call(to, |member| member.on_bytes_of(envelope.from(), envelope.term()));
+            if self.clocks[to].is_stalled() {
+                if let Life::Up(up) = &mut self.lives[to] {
+                    up.unheard.push_back((terms, envelope));
                 }
-                self.call(to, |member| member.receive(envelope));
+                continue;
             }
+            self.take_turn(to);
+            self.hear(to, terms, envelope);
         }
     }
 
@@ -536,146 +591,5 @@ impl<'s> Group<'s> {
         let Life::Down(rest) = std::mem::replace(&mut self.lives[at], Life::Gone) else { return };
         self.tell(|| format!("{} starts", at + 1));
         self.begin(at, rest.start(self.options), false);
-    }
-
-    /// Brings all up and connects them, until they agree; and compares them.
-    pub fn settle(&mut self) {
-        self.network.heal();
-        for at in 0..self.lives.len() {
-            self.start_at(at);
-            self.restart_for_terms(at);
-        }
-        for round in 0..SETTLE_ROUNDS {
-            self.round(round);
-            if self.is_settled() {
-                break;
-            }
-        }
-        assert!(self.is_settled(), "all are connected, and somebody does not get on");
-        for place in &self.told.writes {
-            self.truth.expect_committed(*place, "what was acknowledged is committed");
-        }
-        let followers: Vec<_> = self.members().into_iter().filter(|at| !self.leaders().contains(at)).collect();
-        let node = |at: usize| match &self.lives[at] {
-            Life::Up(up) => up.member.machine().node(),
-            _ => unreachable!("all are up"),
-        };
-        let rows: Vec<_> = followers.iter().map(|at| replicated(node(*at))).collect();
-        assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "all have the same rows");
-    }
-
-    /// A step in which nothing fails.
-    fn round(&mut self, round: u64) {
-        self.network.now += 1;
-        if round.is_multiple_of(4) {
-            self.tick_all();
-        }
-        for at in 0..self.lives.len() {
-            if let Life::Up(up) = &self.lives[at] {
-                up.member.machine().log().write();
-                up.member.machine().node().sync();
-            }
-            self.call(at, Member::on_progress);
-        }
-        self.fetch();
-        self.install();
-        self.deliver();
-    }
-
-    /// Goes on until all of so many members vote.
-    fn grow(&mut self, voters: u64) {
-        self.network.heal();
-        for round in 0..SETTLE_ROUNDS {
-            self.round(round);
-            let Some(at) = self.leaders().first().copied() else { continue };
-            let Life::Up(up) = &mut self.lives[at] else { continue };
-            let next = up.member.configuration().iter().count() as u64 + 1;
-            let votes = up.member.configuration().iter().filter(|(_, _, part)| *part == Part::Voter).count() as u64;
-            if votes == voters && self.is_settled() {
-                return;
-            }
-            if next <= voters {
-                let change = Change::Add { id: next, address: format!("member-{next}:6379") };
-                // A change that is refused is tried again.
-                self.call(at, |member| member.change(&change).map(drop));
-            }
-        }
-        panic!("all are connected, and the group does not grow");
-    }
-
-    /// Grows from one member, kills all, and starts the first one alone: it must not lead by itself.
-    pub fn begin_again_alone(&mut self) {
-        self.grow(self.lives.len() as u64);
-        (0..self.lives.len()).for_each(|at| self.kill(at));
-        self.start_at(0);
-        for round in 0..SETTLE_ROUNDS {
-            self.round(round);
-            let Life::Up(up) = &self.lives[0] else { unreachable!("it is up") };
-            assert!(!matches!(up.member.role(), Role::Elected | Role::Leader), "it leads without the others");
-        }
-        self.settle();
-    }
-
-    /// Restarts all but the leader with other directives, so many rounds one after the other, while it has a lease of
-    /// the last one: whoever leads then must not serve before the lease has ended.
-    pub fn leave_a_leader_with_its_lease(&mut self, terms: Terms, apart: u64) {
-        self.grow(3);
-        let (leader, mut round) = (self.leaders()[0], 0);
-        self.terms = terms;
-        for at in (0..3).filter(|at| *at != leader) {
-            for number in 0..apart {
-                self.write_on(leader, number);
-                self.step_on(&mut round);
-            }
-            // Records that are not agreed on would hold back reads there.
-            while !self.has_agreed(leader) {
-                self.step_on(&mut round);
-            }
-            self.restart_for_terms(at);
-        }
-        for number in 0..RELY_ROUNDS {
-            let next = self.leaders().into_iter().find(|at| *at != leader);
-            next.into_iter().for_each(|at| self.write_on(at, number));
-            (0..3).for_each(|_| self.read());
-            self.step_on(&mut round);
-        }
-        self.settle();
-    }
-
-    fn step_on(&mut self, round: &mut u64) {
-        self.round(*round);
-        *round += 1;
-    }
-
-    /// Whether a leader has no records of its own that are not agreed on.
-    fn has_agreed(&self, at: usize) -> bool {
-        let Life::Up(up) = &self.lives[at] else { unreachable!("it is up") };
-        up.member.standing().committed == up.member.machine().log().last()
-    }
-
-    /// Returns those that the leader has for members.
-    fn members(&self) -> Vec<usize> {
-        let leaders = self.leaders();
-        let members = leaders.iter().filter_map(|at| match &self.lives[*at] {
-            Life::Up(up) => Some(up.member.configuration().iter().map(|(id, ..)| id as usize - 1)),
-            _ => None,
-        });
-        members.flatten().collect()
-    }
-
-    /// Whether one member leads, and all have all, applied and committed.
-    fn is_settled(&self) -> bool {
-        let [leader] = self.leaders()[..] else { return false };
-        let of = |at: usize| match &self.lives[at] {
-            Life::Up(up) => {
-                let data = up.member.machine();
-                let standing = up.member.standing();
-                Some((standing.term, data.log().last(), data.applied(), standing.committed, up.clients.are_served()))
-            }
-            _ => None,
-        };
-        let expected = of(leader);
-        let (_, last, applied, committed, _) = expected.expect("a leader is up");
-        last == applied && last == committed && self.members().iter().all(|at| of(*at) == expected)
     }
 }
