@@ -1,12 +1,15 @@
 //! The comparison of what a master and its replica hold: all keys, by the fingerprints that DEBUG has, and the groups
 //! of streams.
 
+use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use super::of_master;
 use crate::client::{Client, Reply};
 use crate::quoted::quote_short;
+use crate::repl::cluster::digest_of;
 
 const DATABASES: u32 = 16;
 
@@ -26,8 +29,9 @@ pub fn compare(
 ) -> Result<u64> {
     let begin = Instant::now();
     loop {
-        let same = master.call(&["DEBUG", "DIGEST"])? == replica.call(&["DEBUG", "DIGEST"])?;
-        let differing = if same { Vec::new() } else { find(master, peer.as_deref_mut(), replica)? };
+        let theirs = digest_of(&of_master(master.call(&["DEBUG", "DIGEST"]))?)?;
+        let ours = digest_of(&replica.call(&["DEBUG", "DIGEST"])?)?;
+        let differing = if theirs == ours { Vec::new() } else { find(master, peer.as_deref_mut(), replica)? };
         if differing.is_empty() {
             break;
         }
@@ -39,16 +43,15 @@ pub fn compare(
     }
     let mut keys = 0;
     for database in 0..DATABASES {
-        select(&mut [master, replica], database)?;
-        select_of(&mut peer, database)?;
-        let names = names(master)?;
+        select(database, master, peer.as_deref_mut(), replica)?;
+        let names = names(of_master(master.call(&ALL))?)?;
         keys += names.len() as u64;
         for name in &names {
             let about: [&[&[u8]]; 2] = [&[b"PEXPIRETIME", name], &[b"XINFO", b"STREAM", name, b"FULL", b"COUNT", b"0"]];
             for command in about {
                 let theirs = match &mut peer {
                     Some(peer) => peer.call(command)?,
-                    None => master.call(command)?,
+                    None => of_master(master.call(command))?,
                 };
                 let ours = replica.call(command)?;
                 // A key that has expired by now is no difference.
@@ -123,27 +126,27 @@ fn is_idle_consumer(elements: &[Reply]) -> bool {
 fn find(master: &mut Client, mut peer: Option<&mut Client>, replica: &mut Client) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for database in 0..DATABASES {
-        select(&mut [master, replica], database)?;
-        select_of(&mut peer, database)?;
-        let mut all = names(master)?;
-        all.extend(names(replica)?);
+        select(database, master, peer.as_deref_mut(), replica)?;
+        let mut all = names(of_master(master.call(&ALL))?)?;
+        all.extend(names(replica.call(&ALL)?)?);
         all.sort();
         all.dedup();
         for name in all {
             let digest: [&[u8]; 3] = [b"DEBUG", b"DIGEST-VALUE", &name];
-            let (theirs, ours) = (master.call(&digest)?, replica.call(&digest)?);
+            let (theirs, ours) = (of_master(master.call(&digest))?, replica.call(&digest)?);
+            ensure!(ours.elements().is_some(), "DEBUG DIGEST-VALUE was answered by {ours}");
             let of_peer = match &mut peer {
                 Some(peer) if theirs != ours => Some(peer.call(&digest)?),
                 _ => None,
             };
             let is_excused = of_peer.as_ref() == Some(&ours);
             if theirs != ours && found.len() < NAMED_MAX && !is_excused && !is_same_sketch(master, replica, &name)? {
-                let about = |client: &mut Client| -> Result<String> {
+                let about = |client: &mut Client| -> io::Result<String> {
                     let kind = client.call(&[b"TYPE", &name[..]])?;
                     let dump = client.call(&[b"DUMP", &name[..]])?;
                     Ok(format!("{kind}, {}, {dump}", client.call(&[b"PEXPIRETIME", &name[..]])?))
                 };
-                let (theirs, ours) = (about(master)?, about(replica)?);
+                let (theirs, ours) = (of_master(about(master))?, about(replica)?);
                 let name = quote_short(std::slice::from_ref(&name));
                 found.push(format!("database {database}, key {name}\n  master:  {theirs}\n  replica: {ours}"));
             }
@@ -155,34 +158,30 @@ fn find(master: &mut Client, mut peer: Option<&mut Client>, replica: &mut Client
 /// Whether a key holds the same HyperLogLog on both sides, but for the count that Redis keeps in it when it is read.
 fn is_same_sketch(master: &mut Client, replica: &mut Client, name: &[u8]) -> Result<bool> {
     const COUNT: std::ops::Range<usize> = 8..16;
-    let without_count = |client: &mut Client| -> Result<Option<Vec<u8>>> {
+    let without_count = |client: &mut Client| -> io::Result<Option<Vec<u8>>> {
         let value = client.call(&[b"GET", name])?;
         let value = value.bytes().filter(|bytes| bytes.starts_with(b"HYLL") && bytes.len() > COUNT.end);
         Ok(value.map(|bytes| [&bytes[..COUNT.start], &bytes[COUNT.end..]].concat()))
     };
-    let (theirs, ours) = (without_count(master)?, without_count(replica)?);
+    let (theirs, ours) = (of_master(without_count(master))?, without_count(replica)?);
     Ok(theirs.is_some() && theirs == ours)
 }
 
-fn has(client: &mut Client, name: &[u8]) -> Result<bool> {
-    Ok(client.call(&[b"EXISTS", name])?.integer() == Some(1))
+fn has(master: &mut Client, name: &[u8]) -> Result<bool> {
+    Ok(of_master(master.call(&[b"EXISTS", name]))?.integer() == Some(1))
 }
 
-fn select(clients: &mut [&mut Client], database: u32) -> Result<()> {
-    for client in clients {
-        client.call(&["SELECT", &database.to_string()])?;
-    }
-    Ok(())
+fn select(database: u32, master: &mut Client, peer: Option<&mut Client>, replica: &mut Client) -> Result<()> {
+    let command = ["SELECT", &database.to_string()];
+    of_master(master.call(&command))?;
+    replica.call(&command)?;
+    peer.map_or(Ok(()), |peer| peer.call(&command).map(drop)).context("selecting a database beside")
 }
 
-fn select_of(peer: &mut Option<&mut Client>, database: u32) -> Result<()> {
-    match peer {
-        Some(peer) => select(&mut [peer], database),
-        None => Ok(()),
-    }
-}
+/// The command whose reply is `names`.
+const ALL: [&str; 2] = ["KEYS", "*"];
 
-fn names(client: &mut Client) -> Result<Vec<Vec<u8>>> {
-    let reply = client.call(&["KEYS", "*"])?;
-    Ok(reply.elements().unwrap_or_default().iter().filter_map(Reply::bytes).map(<[u8]>::to_vec).collect())
+fn names(reply: Reply) -> Result<Vec<Vec<u8>>> {
+    let Some(elements) = reply.elements() else { bail!("KEYS was answered by {reply}") };
+    Ok(elements.iter().filter_map(Reply::bytes).map(<[u8]>::to_vec).collect())
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -115,6 +116,8 @@ struct Run {
     random: Random,
     /// Loads of all data that had to be.
     loads: u64,
+    /// The replica has loaded all data in this round, and the one beside it has not.
+    loaded: bool,
     counts: BTreeMap<Disturbance, u64>,
     keys: u64,
 }
@@ -150,14 +153,12 @@ pub fn run(options: &Options) -> Result<bool> {
         counts.join(", "),
         begin.elapsed().as_secs_f64()
     );
-    if result.is_err() && !run.master_answers() {
-        println!(
-            "psync: seed {seed}, round {}: the master itself does not answer any more, which ends the run",
-            rounds - 1
-        );
-        return Ok(true);
-    }
     if let Err(why) = result {
+        // Generated commands may keep the master busy for longer than anybody waits.
+        if why.downcast_ref::<OfMaster>().is_some() && (is_timeout(&why) || run.ask_master().is_err()) {
+            println!("psync: seed {seed}, round {}: {why:#}, which ends the run", rounds - 1);
+            return Ok(true);
+        }
         println!("psync: seed {seed}, round {}: {why:#}", rounds - 1);
         println!("{}\nkept: {}", run.replica_place.log_tail(), run.replica_place.keep().display());
         if options.keep_master {
@@ -166,6 +167,12 @@ pub fn run(options: &Options) -> Result<bool> {
         return Ok(false);
     }
     Ok(true)
+}
+
+/// Whether nothing came in time.
+fn is_timeout(why: &anyhow::Error) -> bool {
+    let mut errors = why.chain().filter_map(|error| error.downcast_ref::<io::Error>());
+    errors.any(|error| matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock))
 }
 
 impl Run {
@@ -192,6 +199,7 @@ impl Run {
             relay,
             random: Random::of_part(seed, u64::MAX),
             loads: LOADS,
+            loaded: false,
             counts: BTreeMap::new(),
             keys: 0,
         })
@@ -219,6 +227,9 @@ impl Run {
         })?;
         self.settle()?;
         self.verify()?;
+        if self.loaded {
+            self.load_both()?;
+        }
         Ok(sent.into_iter().sum())
     }
 
@@ -234,25 +245,28 @@ impl Run {
                 self.relay.set(Flow::Open);
             }
             Disturbance::Thrown => {
-                self.master_client()?.call(&["CLIENT", "KILL", "TYPE", "replica"])?;
+                of_master(self.master_client()?.call(&["CLIENT", "KILL", "TYPE", "replica"]))?;
             }
             Disturbance::Leave => {
                 self.settle_link()?;
-                let mut client = self.replica_client()?;
-                let port = self.relay.port().to_string();
-                ensure!(client.call(&["REPLICAOF", "NO", "ONE"])?.is_ok(), "it does not leave its master");
-                let begin = Instant::now();
-                while !client.call(&["SET", "own", "of its own"])?.is_ok() {
-                    ensure!(begin.elapsed() < SETTLE_MAX, "it takes no writes after REPLICAOF NO ONE");
-                    sleep(LOOK);
-                }
-                ensure!(client.call(&["REPLICAOF", "127.0.0.1", &port])?.is_ok(), "it does not follow again");
-                self.loads += 1;
+                leave(&mut self.replica_client()?, self.relay.port())?;
+                (self.loads, self.loaded) = (self.loads + 1, true);
                 // A load that is disturbed begins anew.
                 self.settle_link()?;
             }
         }
         Ok(())
+    }
+
+    /// Has the replica and the one beside it load all data at one moment, while nobody writes: from there on both know
+    /// the same of what the stream does not tell.
+    fn load_both(&mut self) -> Result<()> {
+        leave(&mut self.replica_client()?, self.relay.port())?;
+        leave(&mut self.peer.client()?, self.master.port())?;
+        (self.loads, self.loaded) = (self.loads + LOADS, false);
+        self.settle_link()?;
+        self.settle()?;
+        self.verify()
     }
 
     fn restart(&mut self, kills: bool) -> Result<()> {
@@ -277,8 +291,11 @@ impl Run {
             if info_field(&info, "master_link_status") == Some("up") {
                 return Ok(());
             }
-            let error = info_field(&info, "master_link_error").unwrap_or_default();
-            ensure!(begin.elapsed() < SETTLE_MAX, "the replica does not get to its master: {error}");
+            if begin.elapsed() > SETTLE_MAX {
+                self.ask_master()?;
+                let error = info_field(&info, "master_link_error").unwrap_or_default();
+                bail!("the replica does not get to its master: {error}");
+            }
             sleep(LOOK);
         }
     }
@@ -287,16 +304,23 @@ impl Run {
     fn settle(&self) -> Result<()> {
         let (mut master, mut peer, begin) = (self.master_client()?, self.peer.client()?, Instant::now());
         loop {
-            let offset = |client: &mut Client, name: &str| -> Result<Option<u64>> {
+            let offset = |client: &mut Client, name: &str| -> io::Result<Option<u64>> {
                 let info = client.info("replication")?.unwrap_or_default();
                 Ok(info_field(&info, name).and_then(|offset| offset.parse().ok()))
             };
-            let all = offset(&mut master, "master_repl_offset")?.context("the master has an offset")?;
+            let Some(all) = of_master(offset(&mut master, "master_repl_offset"))? else {
+                // A master that is busy with a script says so instead.
+                ensure!(begin.elapsed() < SETTLE_MAX, "the master does not say how far it is");
+                sleep(LOOK);
+                continue;
+            };
             let mut replica = self.replica_client()?;
             let has = offset(&mut replica, "slave_repl_offset")?;
             let peer_has = offset(&mut peer, "slave_repl_offset")?;
             let link = replica.info("replication")?.unwrap_or_default();
-            if has >= Some(all) && peer_has >= Some(all) && info_field(&link, "master_link_status") == Some("up") {
+            let link_of_peer = peer.info("replication")?.unwrap_or_default();
+            let is_up = [&link, &link_of_peer].iter().all(|link| info_field(link, "master_link_status") == Some("up"));
+            if has >= Some(all) && peer_has >= Some(all) && is_up {
                 return Ok(());
             }
             if begin.elapsed() > SETTLE_MAX {
@@ -310,14 +334,9 @@ impl Run {
     /// Compares all keys, and how often all data were loaded.
     fn verify(&mut self) -> Result<()> {
         let (mut master, mut replica) = (self.master_client()?, self.replica_client()?);
-        self.keys += compare::compare(
-            &mut master,
-            Some(&mut self.peer.client()?),
-            &mut replica,
-            self.loads > LOADS,
-            SETTLE_MAX,
-        )?;
-        let info = master.info("stats")?.context("INFO is there")?;
+        self.keys +=
+            compare::compare(&mut master, Some(&mut self.peer.client()?), &mut replica, self.loaded, SETTLE_MAX)?;
+        let info = of_master(master.info("stats"))?.context("INFO is there")?;
         let loads = info_field(&info, "sync_full").and_then(|count| count.parse::<u64>().ok());
         ensure!(
             loads.is_some_and(|loads| loads <= self.loads),
@@ -327,17 +346,58 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the master answers: generated commands may keep it busy for longer than anybody waits.
-    fn master_answers(&self) -> bool {
-        let ask = || -> Result<bool> { Ok(self.master_client()?.call(&["PING"])?.error().is_none()) };
-        ask().unwrap_or(false)
+    /// Asks whether the master answers, whatever it says.
+    fn ask_master(&self) -> Result<()> {
+        of_master(self.master_client()?.call(&["PING"])).map(drop)
     }
 
     fn master_client(&self) -> Result<Client> {
-        Ok(Client::connect(self.master.port(), REPLY_TIMEOUT)?)
+        of_master(Client::connect(self.master.port(), REPLY_TIMEOUT))
     }
 
     fn replica_client(&self) -> Result<Client> {
         Ok(Client::connect(self.port, REPLY_TIMEOUT)?)
+    }
+}
+
+/// Marks an error of a connection to the redis-server that is followed.
+#[derive(Debug)]
+struct OfMaster;
+
+impl fmt::Display for OfMaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the master itself does not answer any more")
+    }
+}
+
+/// Marks the error of a call to the master.
+fn of_master<T>(result: io::Result<T>) -> Result<T> {
+    result.context(OfMaster)
+}
+
+/// Has a replica go a way of its own, and then follow its master again, for which it loads all data.
+fn leave(client: &mut Client, port_of_master: u16) -> Result<()> {
+    ensure!(client.call(&["REPLICAOF", "NO", "ONE"])?.is_ok(), "it does not leave its master");
+    let begin = Instant::now();
+    while !client.call(&["SET", "own", "of its own"])?.is_ok() {
+        ensure!(begin.elapsed() < SETTLE_MAX, "it takes no writes after REPLICAOF NO ONE");
+        sleep(LOOK);
+    }
+    let port = port_of_master.to_string();
+    ensure!(client.call(&["REPLICAOF", "127.0.0.1", &port])?.is_ok(), "it does not follow again");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_of_a_connection_to_the_master_is_of_the_master() {
+        let broken = || io::Error::from(io::ErrorKind::TimedOut);
+        let is_of_master = |result: Result<()>| result.is_err_and(|why| why.downcast_ref::<OfMaster>().is_some());
+        assert!(is_of_master(of_master(Err(broken())).context("in a round")));
+        assert!(!is_of_master(Err(broken().into())));
+        assert!(!is_of_master(Err(anyhow::anyhow!("master and replica differ"))));
     }
 }
