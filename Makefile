@@ -41,7 +41,8 @@ run: build ## build and start a server on port 6379 with its data in ./data (ARG
 run-raft: build ## build and start three servers that are a Raft group, on ports 7001 to 7003 (deploy/raft/Procfile)
 	scripts/procfile deploy/raft/Procfile
 
-test: test-tools lint checked ## format, lints and all tests
+# Cargo builds the binaries that the tests run before it runs the first one.
+test: test-tools lint ## format, lints and all tests
 	HAYPILE_BIN="$(CARGO_TARGET_DIR)/checked/haypile" $(CARGO) test --profile checked --locked --workspace
 	$(CARGO) test --profile checked --locked -p haypile-engine --features shuttle --lib
 	scripts/fuzz all 20000
@@ -58,8 +59,9 @@ docs: build-tools ## rewrite the pages that are generated from tables
 harness: build-tools
 	$(CARGO) build --release --locked -p haypile-harness
 
+# Of the whole workspace, so that crates have the same features as in the tests, and are compiled once.
 checked: build-tools
-	$(CARGO) build --profile checked --locked -p haypile-server -p haypile-harness
+	$(CARGO) build --profile checked --locked --workspace --bins
 
 bench: test-tools build harness ## compare speed with redis-server, into docs/benchmarks.md (ARGS='--quick')
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) bench $(ARGS)
