@@ -11,13 +11,14 @@ use crate::base::Direction;
 use crate::memtable::ObjectKey;
 use crate::stretch::{ROOM_PART, Stretch};
 use crate::value::Value;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Places for stretches, one for each object whose hash falls there.
-const PLACES: usize = 256;
+const PLACES: usize = 2048;
 
 /// The fewest and the most rows that are read ahead.
 const AHEAD_MIN: usize = 8;
@@ -73,6 +74,8 @@ struct Reads {
 /// The stretches that are kept.
 pub(crate) struct Stretches {
     places: Box<[Mutex<Place>]>,
+    /// A turn for each place: of the threads that may wait, one at a time reads a queue's rows.
+    turns: Box<[Mutex<()>]>,
     bytes: AtomicU64,
     bytes_max: AtomicU64,
     bytes_most: AtomicU64,
@@ -124,6 +127,7 @@ impl Stretches {
     pub fn new(bytes_max: u64) -> Stretches {
         Stretches {
             places: (0..PLACES).map(|_| Mutex::default()).collect(),
+            turns: (0..PLACES).map(|_| Mutex::default()).collect(),
             bytes: AtomicU64::new(0),
             bytes_max: AtomicU64::new(bytes_max),
             bytes_most: AtomicU64::new(bytes_max),
@@ -135,6 +139,11 @@ impl Stretches {
     #[inline]
     fn place(&self, object: ObjectKey) -> &Mutex<Place> {
         &self.places[object.spread() as usize % PLACES]
+    }
+
+    /// Waits until no other thread that took its turn reads this object's rows, for so long at most.
+    pub fn wait_for_turn(&self, object: ObjectKey, wait: Duration) -> Option<MutexGuard<'_, ()>> {
+        self.turns[object.spread() as usize % PLACES].try_lock_for(wait)
     }
 
     /// Returns the rows of a read of one object, if they are here: those that the base has with `from <= key < until`,

@@ -334,7 +334,8 @@ fn without_key_locks_one_row_can_be_read() {
 }
 
 #[test]
-fn rows_that_are_taken_in_order_are_read_along() {
+fn rows_that_are_taken_in_order_are_read_ahead() {
+    const ROWS: u8 = 200;
     for direction in [Direction::Forward, Direction::Backward] {
         let store = memory_store();
         let space = begin(&store).space(0);
@@ -344,40 +345,38 @@ fn rows_that_are_taken_in_order_are_read_along() {
             txn.put_row(&element(number), &[value]).expect("small");
             txn.commit().expect("commits");
         };
-        // Row 5 is missing, and row 99 is not among those that will be asked for.
-        (0..100).filter(|number| *number != 5).for_each(|number| write(number, &[number; 4]));
+        // A row is missing, and the outermost are not among those that will be asked for.
+        let missing = 5;
+        (0..ROWS).filter(|number| *number != missing).for_each(|number| write(number, &[number; 4]));
         store.flush_now().expect("flushes to memory");
         store.base.set_cold(true);
-        let (first, others): (u8, Vec<u8>) = match direction {
-            Direction::Forward => (0, (1..99).collect()),
-            Direction::Backward => (98, (0..98).rev().collect()),
+        let (wanted, beyond): (Vec<u8>, u8) = match direction {
+            Direction::Forward => ((0..ROWS - 1).collect(), ROWS - 1),
+            Direction::Backward => ((1..ROWS).rev().collect(), 0),
         };
-        // A command that may not wait for the disk does not read along.
-        let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
-        let next = others.iter().map(|number| element(*number));
-        assert_eq!(txn.row_and_next(&element(first), direction, next), Err(Stop::WouldBlock));
-        drop(txn);
-        let mut txn = begin(&store);
-        let next = others.iter().map(|number| element(*number));
-        let found = txn.row_and_next(&element(first), direction, next).expect("readable");
-        assert_eq!(found.as_deref(), Some(&[first; 4][..]));
-        drop(txn);
-        // The other rows are in memory now, and no more.
-        let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
-        for &number in others.iter().filter(|number| **number != 5) {
-            assert_eq!(txn.row(&element(number)).expect("in memory").as_deref(), Some(&[number; 4][..]));
+        let end = *wanted.last().expect("there are some");
+        let take = |number: u8, mode: Mode| {
+            let mut txn = store.begin(TxnBuffers::default(), call(mode));
+            txn.row_and_next(&element(number), direction, || element(end))
+        };
+        let mut reads = 0;
+        for &number in &wanted {
+            let found = take(number, Mode::Memory).or_else(|stop| {
+                // What may not wait for the disk reads nothing ahead.
+                assert_eq!(stop, Stop::WouldBlock);
+                reads += 1;
+                take(number, Mode::Disk)
+            });
+            let expected = (number != missing).then_some([number; 4]);
+            assert_eq!(found.expect("readable").as_deref(), expected.as_ref().map(|value| &value[..]), "{number}");
         }
-        assert_eq!(txn.row(&element(99)), Err(Stop::WouldBlock));
-        assert_eq!(txn.row(&element(5)), Ok(None), "what is not there is not said to be");
-        drop(txn);
+        assert_eq!(reads, 4, "16 rows, 16, 128, and the rest");
+        assert_eq!(take(beyond, Mode::Memory), Err(Stop::WouldBlock));
         // A newer version wins, in the memtable and in the base.
-        write(3, b"new");
-        let mut txn = begin(&store);
-        let found = txn.row_and_next(&element(3), direction, std::iter::empty()).expect("readable");
-        assert_eq!(found.as_deref(), Some(&b"new"[..]));
-        drop(txn);
+        write(end, b"new");
+        assert_eq!(take(end, Mode::Disk).expect("readable").as_deref(), Some(&b"new"[..]));
         store.flush_now().expect("flushes to memory");
-        assert_eq!(begin(&store).row(&element(3)).expect("readable").as_deref(), Some(&b"new"[..]));
+        assert_eq!(take(end, Mode::Disk).expect("readable").as_deref(), Some(&b"new"[..]));
     }
 }
 

@@ -191,39 +191,44 @@ impl Txn<'_> {
         if let Some(key) = row::parse_meta_row(row) {
             return self.meta(&key);
         }
-        self.row_below(row, |_| Ok(()))
+        self.on_read()?;
+        if let Some(newer) = self.row_above_base(row) {
+            return Ok(newer);
+        }
+        if self.store.element_below(row) == Some(false) {
+            return Ok(None);
+        }
+        // The epoch after the memtable was asked: rows that have left it before are in the base of that one.
+        if let Some(found) = self.store.stretches.row(self.store.epoch(), row) {
+            return Ok(found);
+        }
+        self.base_row(row, true, false)
     }
 
-    /// Returns a row that is no meta row. `before_base` runs before the base is asked, or the rows that were read of
-    /// it.
+    /// Returns what the transaction itself or the memtable has of a row that is no meta row; nothing if only the base
+    /// may know it.
     #[inline]
-    pub(crate) fn row_below(
-        &mut self,
-        row: &[u8],
-        before_base: impl FnOnce(&mut Self) -> Result<(), Stop>,
-    ) -> Result<Option<Value>, Stop> {
-        self.on_read()?;
+    pub(crate) fn row_above_base(&mut self, row: &[u8]) -> Option<Option<Value>> {
         if let Some(at) = self.own_row(row) {
-            return Ok(self.overlay.read(at));
+            return Some(self.overlay.read(at));
         }
         match self.store.memtable.row(row) {
             Found::Row(value, index) => {
                 self.gate.rise(index);
-                Ok(Some(value))
+                Some(Some(value))
             }
             Found::Deleted(index) => {
                 self.gate.rise(index);
-                Ok(None)
+                Some(None)
             }
-            Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
-            Found::Unknown => {
-                // The epoch after the memtable was asked: rows that have left it before are in the base of that one.
-                if let Some(found) = self.store.stretches.row(self.store.epoch(), row) {
-                    return Ok(found);
-                }
-                before_base(self)?;
-                self.base_row(row, true, false)
-            }
+            Found::Unknown => None,
+        }
+    }
+
+    /// Keeps a row of the base for the run that this one loads rows for.
+    pub(crate) fn pin(&mut self, row: &[u8], found: &Option<Value>) {
+        if let Some(pins) = &mut self.pins {
+            pins.rows.insert(row.to_vec(), found.clone());
         }
     }
 
@@ -257,23 +262,27 @@ impl Txn<'_> {
             }
             Cached::Elsewhere => self.look_in_base(row)?,
         };
-        if let Some(pins) = &mut self.pins {
-            pins.rows.insert(row.to_vec(), found.clone());
-        }
+        self.pin(row, &found);
         Ok(found)
     }
 
-    /// Looks a row up in the base. On an event loop only so many times, since each look takes several microseconds
-    /// even where no disk is read: the others are to be loaded, as if the disk had to be read. So is any row where
-    /// hardly any were in memory of late.
+    /// Notes looks into the base on an event loop: only so many may be, since each takes several microseconds even
+    /// where no disk is read. The others are to be loaded, as if the disk had to be read. So is any row where hardly
+    /// any were in memory of late.
+    pub(crate) fn on_look_in_base(&mut self, looks: usize) -> Result<(), Stop> {
+        self.looked_in_base = self.looked_in_base.saturating_add(looks as u32);
+        if self.looked_in_base > LOOKS_IN_BASE_MAX || !self.store.attempts.is_due() {
+            return Err(Stop::WouldBlock);
+        }
+        Ok(())
+    }
+
+    /// Looks a row up in the base.
     fn look_in_base(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
         if self.tier() == Tier::Disk {
             return lookup(self.store.base.get(row, Tier::Disk));
         }
-        self.looked_in_base += 1;
-        if self.looked_in_base > LOOKS_IN_BASE_MAX || !self.store.attempts.is_due() {
-            return Err(Stop::WouldBlock);
-        }
+        self.on_look_in_base(1)?;
         let found = self.store.base.get(row, Tier::Memory);
         self.store.attempts.note(matches!(found, Ok(Lookup::Row(_) | Lookup::Absent)));
         lookup(found)

@@ -257,16 +257,15 @@ impl ListRows {
         Ok(element)
     }
 
-    /// Returns the element at an end. Others are going to be taken after it, and are read along where that saves reads.
+    /// Returns the element at an end. Others are going to be taken after it, and are read ahead where that saves reads.
     #[inline]
     fn end_element(&self, txn: &mut Txn<'_>, side: Side, position: u64) -> Result<Value> {
         let row = self.row(position);
-        let steps = if self.directory.is_none() { 1..self.len() } else { 1..1 };
-        let next = steps.map(|step| match side {
-            Side::Head => self.row(position + step * STEP),
-            Side::Tail => self.row(position - step * STEP),
-        });
-        match txn.row_and_next(&row, side.inwards(), next)? {
+        let end = || match side {
+            Side::Head => self.row(self.last),
+            Side::Tail => self.row(self.first),
+        };
+        match txn.row_and_next(&row, side.inwards(), end)? {
             Some(element) => Ok(element),
             None => Err(damaged("a list: the row of an element", &row)),
         }
