@@ -83,6 +83,15 @@ impl<'a> Page<'a> {
         Ok(page)
     }
 
+    /// Returns where a step begins, and how many elements it looks at: all, whatever cursor and COUNT say, of a
+    /// collection of which Redis would hold so many in one piece, unless these are more than a step may look at.
+    pub fn step(&self, cursor: u64, in_one_piece: Option<u64>) -> (Option<u32>, usize) {
+        match in_one_piece {
+            Some(count) if count <= STEP_KEYS_MAX as u64 => (Some(0), STEP_KEYS_MAX),
+            _ => (hash_of_cursor(cursor), self.count),
+        }
+    }
+
     #[inline]
     pub fn passes(&self, element: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, element, false))

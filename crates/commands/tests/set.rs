@@ -66,14 +66,10 @@ fn a_scan_of_a_set_shows_each_member_that_stays() {
         let members = fill(&mut client, "s", 0..3000);
         let (mut cursor, mut steps, mut seen) = ("0".to_string(), 0, BTreeMap::new());
         loop {
-            let Shown::List(parts) = client.call(&words(&format!("SSCAN s {cursor}{options}"))) else {
-                panic!("a list")
-            };
-            let [Shown::Bulk(next), found] = &parts[..] else { panic!("a cursor and members") };
-            let found = strings(found);
+            let (next, found) = scan_step(&mut client, &format!("SSCAN s {cursor}{options}"));
             assert!(found.len() <= most + 4, "{} members in a step", found.len());
             found.into_iter().for_each(|member| *seen.entry(member).or_insert(0) += 1);
-            (cursor, steps) = (String::from_utf8_lossy(next).into_owned(), steps + 1);
+            (cursor, steps) = (next, steps + 1);
             if cursor == "0" {
                 break;
             }
@@ -88,6 +84,37 @@ fn a_scan_of_a_set_shows_each_member_that_stays() {
         }
         assert!(seen.keys().all(|member| member.starts_with("new:")), "{seen:?}");
     }
+}
+
+/// Returns the next cursor and the elements of a step.
+fn scan_step(client: &mut Client, line: &str) -> (String, Vec<String>) {
+    let Shown::List(parts) = client.call(&words(line)) else { panic!("a list") };
+    let [Shown::Bulk(next), found] = &parts[..] else { panic!("a cursor and elements") };
+    (String::from_utf8_lossy(next).into_owned(), strings(found))
+}
+
+#[test]
+fn a_scan_shows_at_once_what_redis_holds_in_one_piece() {
+    both_ways(|db, settle| {
+        let mut client = Client::new(db);
+        for number in 0..100 {
+            client.call(&words(&format!("HSET hash f{number} {number}")));
+            client.call(&words(&format!("ZADD zset {number} m{number}")));
+            client.call(&words(&format!("SADD words w{number}")));
+            client.call(&words(&format!("SADD numbers {number}")));
+        }
+        settle();
+        for cursor in ["0", "12345", "18446744073709551615"] {
+            for (scan, elements) in
+                [("HSCAN hash", 200), ("ZSCAN zset", 200), ("SSCAN words", 100), ("SSCAN numbers", 100)]
+            {
+                let (next, found) = scan_step(&mut client, &format!("{scan} {cursor} COUNT 5"));
+                assert_eq!((&*next, found.len()), ("0", elements), "{scan} {cursor}");
+            }
+        }
+        client.call(&words(&format!("HSET hash long {}", "v".repeat(65))));
+        assert_ne!(scan_step(&mut client, "HSCAN hash 0 COUNT 5").0, "0", "it is a table by now");
+    });
 }
 
 #[test]

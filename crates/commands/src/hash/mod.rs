@@ -487,8 +487,8 @@ fn hscan(txn: &mut Txn, args: Args) -> Result<Reply> {
     let Some(entry) = lookup(txn, &key)? else { return Ok(elements::empty_page()) };
     let page = Page::parse(args, 3, true)?;
     let mut found = Elements::new(Shape::Array);
-    let from = elements::hash_of_cursor(cursor);
-    let next = hash::page(txn, &key, &entry, from, page.count, |field, value| {
+    let (from, count) = page.step(cursor, hash::count_in_listpack(&entry)?);
+    let next = hash::page(txn, &key, &entry, from, count, |field, value| {
         if page.passes(field) {
             found.push(field);
             if !page.names_only {

@@ -17,6 +17,7 @@ use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
 use haypile_types::key;
 use haypile_types::set::merge::{self, Means, Members, Operation};
 use haypile_types::set::{self, Set};
+use haypile_types::value::encoding::SET_TABLE;
 use haypile_types::{event, walk};
 use std::ops::ControlFlow;
 
@@ -295,7 +296,8 @@ fn sscan(txn: &mut Txn, args: Args) -> Result<Reply> {
             found.push(member);
         }
     };
-    let next = match (set.rows(), elements::hash_of_cursor(cursor)) {
+    let (from, count) = page.step(cursor, (set.encoding != SET_TABLE).then(|| set.count()));
+    let next = match (set.rows(), from) {
         (None, _) => {
             set.visit(txn, |member| {
                 each(member);
@@ -304,7 +306,7 @@ fn sscan(txn: &mut Txn, args: Args) -> Result<Reply> {
             None
         }
         (Some(_), None) => None,
-        (Some(rows), Some(from)) => walk::page(txn, rows, from, page.count, |member, _| each(member))?,
+        (Some(rows), Some(from)) => walk::page(txn, rows, from, count, |member, _| each(member))?,
     };
     Ok(elements::page(next, found))
 }

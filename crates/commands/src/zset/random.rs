@@ -141,7 +141,8 @@ fn zscan(txn: &mut Txn, args: Args) -> Result<Reply> {
     let is_listpack = zset.is_listpack()?;
     let mut found = Elements::new(Shape::Array);
     let mut text = Vec::new();
-    let next = zset.page(txn, elements::hash_of_cursor(cursor), page.count, |member, score| {
+    let (from, count) = page.step(cursor, is_listpack.then(|| zset.cardinality()).transpose()?);
+    let next = zset.page(txn, from, count, |member, score| {
         if page.passes(member) {
             text.clear();
             // Redis prints what its listpack holds as it stands there, other scores with all their digits.

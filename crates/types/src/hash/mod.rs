@@ -23,6 +23,7 @@ pub use make::Maker;
 use crate::element::{self, Head, ROWS_INLINE_MAX};
 use crate::key::{Entry, Tag, damaged};
 use crate::packed::{HEAD_BYTES, Packed};
+use crate::value::encoding::{self, HASH_LISTPACK};
 use crate::walk::{self, Dice};
 use crate::{Error, Result};
 use field::{Fields, HAS_DEADLINES, Place};
@@ -238,6 +239,16 @@ pub fn view(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<Option<Vi
     let Form::Rows(head, _) = Form::of(entry)? else { return Ok(None) };
     let (from, until) = head.rows(key).from_hash(0);
     Ok(Some(txn.view(&from, &until, Direction::Forward)?))
+}
+
+/// Returns how many fields a hash has that Redis would hold in a listpack, those included whose deadlines have passed;
+/// `None` of any other.
+pub fn count_in_listpack(entry: &Entry) -> Result<Option<u64>> {
+    let (encoding, count) = match Form::of(entry)? {
+        Form::Packed(packed) => (packed.encoding, packed.count.into()),
+        Form::Rows(head, _) => (head.encoding, head.count),
+    };
+    Ok((encoding & encoding::MASK == HASH_LISTPACK).then_some(count))
 }
 
 /// Gives about `max` fields from a hash on, and their values, to `each`; says where to go on. A packed hash goes out
