@@ -380,7 +380,7 @@ fn client_kill_and_list_read_their_filters() {
         let reply = session.call(line);
         (reply, session.filter.take())
     };
-    let (reply, filter) = kill("CLIENT KILL ID 5 TYPE replica ADDR 1:2 LADDR 3:4 USER default SKIPME no");
+    let (reply, filter) = kill("CLIENT KILL ID 5 TYPE replica ADDR 1:2 LADDR 3:4 USER default MAXAGE 60 SKIPME no");
     assert_eq!(reply, Reply::Integer(1));
     let expected = ClientFilter {
         ids: Some(vec![5]),
@@ -388,6 +388,7 @@ fn client_kill_and_list_read_their_filters() {
         address: Some(b"1:2".to_vec()),
         local_address: Some(b"3:4".to_vec()),
         user: Some(b"default".to_vec()),
+        age_min_s: Some(60),
         skip_me: false,
     };
     assert_eq!(filter, Some(expected));
@@ -398,6 +399,8 @@ fn client_kill_and_list_read_their_filters() {
     for (line, text) in [
         ("CLIENT KILL nowhere:1", "ERR No such client"),
         ("CLIENT KILL ID 0", "ERR client-id should be greater than 0"),
+        ("CLIENT KILL MAXAGE old", "ERR maxage is not an integer or out of range"),
+        ("CLIENT KILL MAXAGE 0", "ERR maxage should be greater than 0"),
         ("CLIENT KILL ID x", "ERR client-id should be greater than 0"),
         ("CLIENT KILL TYPE odd", "ERR Unknown client type 'odd'"),
         ("CLIENT KILL USER nobody", "ERR No such user 'nobody'"),

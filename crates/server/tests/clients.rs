@@ -119,6 +119,7 @@ fn clients_of_all_event_loops_are_listed_and_killed() {
     }
     assert_eq!(clients[0].ask("CLIENT KILL TYPE normal"), ":3\r\n", "but not the one that asks");
     assert_eq!(clients[0].ask("CLIENT KILL SKIPME no LADDR 127.0.0.1:1"), ":0\r\n");
+    assert_eq!(clients[0].ask("CLIENT KILL SKIPME no MAXAGE 3600"), ":0\r\n", "nobody is that old");
     assert_eq!(clients[0].ask("CLIENT KILL SKIPME no TYPE normal"), ":1\r\n", "that one too, after its reply");
     assert_eq!(clients[0].rest(), "");
     server.stop();

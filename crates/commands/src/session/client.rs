@@ -139,7 +139,7 @@ const CLIENT_KILL: Command = Command {
     summary: "Closes connections.",
     syntax: "filter=(old-format | new-format=([ID client-id:integer@2.8.12] | [TYPE client-type@2.8.12=(NORMAL | \
             MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)] | [USER username] | [ADDR addr] | [LADDR laddr@6.2.0] | \
-            [SKIPME skipme=(YES | NO)])...)",
+            [SKIPME skipme=(YES | NO)] | [MAXAGE maxage:integer@7.4.0])...)",
     complexity: "O(N) where N is the number of client connections",
     body: Body::Act(client_kill),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
@@ -149,6 +149,7 @@ const CLIENT_KILL: Command = Command {
         ("3.2.0", "Added `master` type in for `TYPE` option."),
         ("5.0.0", "Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility."),
         ("6.2.0", "`LADDR` option."),
+        ("7.4.0", "`MAXAGE` option."),
     ],
     ..Command::USUAL
 };
@@ -183,6 +184,10 @@ fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
                 return Err(Error::quoting("ERR No such user '", value, "'"));
             }
             filter.user = Some(value.to_vec());
+        } else if args.is(i, "MAXAGE") {
+            let age = number::parse_i64(value).ok_or(Error::text("ERR maxage is not an integer or out of range"))?;
+            let age = u64::try_from(age).ok().filter(|&age| age > 0);
+            filter.age_min_s = Some(age.ok_or(Error::text("ERR maxage should be greater than 0"))?);
         } else if args.is(i, "SKIPME") {
             filter.skip_me = yes_or_no(args, i + 1, "yes", "no")?;
         } else {

@@ -308,7 +308,7 @@ impl Client {
         self.flags.load(Ordering::Relaxed) & 1 << fact as u32 != 0
     }
 
-    fn fits(&self, filter: &ClientFilter, asker: u64) -> bool {
+    fn fits(&self, filter: &ClientFilter, asker: u64, now_ms: u64) -> bool {
         let is =
             |wanted: &Option<Vec<u8>>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value.as_bytes());
         filter.ids.as_ref().is_none_or(|ids| ids.contains(&self.id))
@@ -316,6 +316,7 @@ impl Client {
             && is(&filter.address, &self.peer.address)
             && is(&filter.local_address, &self.peer.local_address)
             && filter.user.as_ref().is_none_or(|user| *user == *self.names().user.as_deref().unwrap_or(DEFAULT))
+            && filter.age_min_s.is_none_or(|age| now_ms.saturating_sub(self.since_ms) / 1000 >= age)
             && !(filter.skip_me && self.id == asker)
     }
 
@@ -397,10 +398,10 @@ impl Clients {
         lock(&self.by_id).get(&id).cloned()
     }
 
-    /// Returns the clients that the filter lets through when `asker` asks.
-    pub fn find(&self, filter: &ClientFilter, asker: u64) -> Vec<Arc<Client>> {
+    /// Returns the clients that the filter lets through when `asker` asks at this time.
+    pub fn find(&self, filter: &ClientFilter, asker: u64, now_ms: u64) -> Vec<Arc<Client>> {
         let by_id = lock(&self.by_id);
-        let fits = |client: &&Arc<Client>| client.fits(filter, asker);
+        let fits = |client: &&Arc<Client>| client.fits(filter, asker, now_ms);
         match &filter.ids {
             Some(ids) => ids.iter().filter_map(|id| by_id.get(id)).filter(fits).cloned().collect(),
             None => by_id.values().filter(fits).cloned().collect(),
@@ -410,7 +411,7 @@ impl Clients {
     /// The lines of CLIENT LIST, the asker's own with the names that it has by now.
     pub fn list(&self, filter: &ClientFilter, asker: Asker<'_>, table: &Table, now_ms: u64) -> String {
         let mut lines = String::new();
-        for client in self.find(filter, asker.id) {
+        for client in self.find(filter, asker.id, now_ms) {
             let names = if client.id == asker.id { asker.names.clone() } else { client.names() };
             client.line(&mut lines, &names, table, now_ms);
             lines.push('\n');

@@ -100,7 +100,7 @@ impl Engine {
         let filter = ClientFilter { user: Some(seat.usage.user.to_vec()), ..ClientFilter::default() };
         let _one = lock(&seat.usage.closing);
         // Clients that were closed before are not found any more.
-        let mut clients = self.clients.find(&filter, 0);
+        let mut clients = self.clients.find(&filter, 0, self.now_ms());
         clients.retain(|client| client.footprint.may_be_closed());
         clients.sort_by_key(|client| Reverse(client.footprint.bytes()));
         let mut bytes: u64 = clients.iter().map(|client| client.footprint.bytes()).sum();

@@ -7,7 +7,7 @@ use crate::clients::session::{Session, State};
 use crate::run::engine::Engine;
 use haypile_acl::log::Context;
 use haypile_acl::{Catalog, Denial, Fresh, Reason, User, Users};
-use haypile_commands::host::ClientFilter;
+use haypile_commands::host::{Channels, ClientFilter};
 use haypile_commands::{Error, Result};
 use haypile_config::Config;
 use std::path::Path;
@@ -34,7 +34,8 @@ impl Engine {
         self.accounts.note_own();
     }
 
-    /// Changes the users. A client of a removed user is closed, `own` after its reply.
+    /// Changes the users. A client of a removed user is closed, and one that is subscribed to what its user may not hear
+    /// any more; `own` after its reply.
     ///
     /// # Errors
     /// The error of `change`; nothing has changed.
@@ -51,7 +52,7 @@ impl Engine {
             let filter = || ClientFilter { user: Some(user.name().to_vec()), ..ClientFilter::default() };
             match after.get(user.name()) {
                 None => {
-                    for client in self.clients.find(&filter(), 0) {
+                    for client in self.clients.find(&filter(), 0, self.now_ms()) {
                         match &mut own {
                             Some((id, state)) if *id == client.id => state.closing = true,
                             _ => self.close_client(&client),
@@ -60,12 +61,15 @@ impl Engine {
                 }
                 Some(now) if Arc::ptr_eq(now, user) || keeps_channels(user, now) => {}
                 // Clients without subscriptions are told, too: one may be subscribing at this moment.
-                Some(_) => self
-                    .clients
-                    .find(&filter(), 0)
-                    .iter()
-                    .filter(|client| client.peer_server.is_none())
-                    .for_each(|client| self.notify(client.worker, Notice::Recheck(client.id))),
+                Some(now) => {
+                    let clients = self.clients.find(&filter(), 0, self.now_ms());
+                    for client in clients.iter().filter(|client| client.peer_server.is_none()) {
+                        match &mut own {
+                            Some((id, state)) if *id == client.id => state.closing |= loses_channels(state, now),
+                            _ => self.notify(client.worker, Notice::Recheck(client.id)),
+                        }
+                    }
+                }
             }
         }
         Ok(())
@@ -87,9 +91,7 @@ impl Engine {
 
     /// Whether a session is subscribed to something that its user may not hear any more.
     pub fn loses_channels(&self, session: &Session) -> bool {
-        let Some(user) = self.accounts.newest(&session.state.user) else { return true };
-        let mut all = session.state.subscriptions.iter();
-        all.any(|(kind, name)| !user.has_channel(name, kind == haypile_commands::host::Channels::Pattern))
+        self.accounts.newest(&session.state.user).is_none_or(|user| loses_channels(&session.state, &user))
     }
 
     /// Has a session act by the newest rules of its user; whether these are others than it acted by. If the user was
@@ -155,6 +157,12 @@ impl Engine {
         let users = if self.has_group_users() { self.accounts.own() } else { self.users() };
         users.iter().map(|user| user.line()).collect()
     }
+}
+
+/// Returns whether a session is subscribed to something that this state of its user may not hear.
+fn loses_channels(state: &State, user: &User) -> bool {
+    let mut all = state.subscriptions.iter();
+    all.any(|(kind, name)| !user.has_channel(name, kind == Channels::Pattern))
 }
 
 /// The users that a configuration asks for: those of its file of users, or of its lines.

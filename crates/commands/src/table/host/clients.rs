@@ -58,6 +58,8 @@ pub struct ClientFilter {
     pub address: Option<Vec<u8>>,
     pub local_address: Option<Vec<u8>>,
     pub user: Option<Vec<u8>>,
+    /// The connection is at least so many seconds old.
+    pub age_min_s: Option<u64>,
     /// The client of the running command is left out.
     pub skip_me: bool,
 }

@@ -22,7 +22,8 @@ impl Clients for SessionHost<'_, '_> {
     }
 
     fn find_clients(&self, filter: &ClientFilter) -> Vec<u64> {
-        let found = self.engine.clients.find(filter, self.session).into_iter().map(|client| client.id);
+        let now_ms = self.engine.now_ms();
+        let found = self.engine.clients.find(filter, self.session, now_ms).into_iter().map(|client| client.id);
         found.filter(|&id| !self.state.acts.closes(id)).collect()
     }
 
