@@ -2,7 +2,7 @@
 
 use super::field::{Field, constant, gauge, real, text};
 use crate::run::engine::Engine;
-use crate::run::memory::resident_bytes;
+use crate::run::memory::{resident_bytes, swapped_bytes};
 use crate::run::scripts::local;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -86,14 +86,14 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     real(
         "mem_fragmentation_ratio",
-        |engine| ratio(resident_bytes(), used(engine)),
+        |engine| ratio(resident_bytes(), touched(engine)),
         2,
-        "`used_memory_rss` to `used_memory`.",
+        "`used_memory_rss` to `used_memory`, without what was allocated and never touched: below 1 only where memory is swapped out.",
     ),
     text(
         "mem_fragmentation_bytes",
-        |engine| difference(resident_bytes(), used(engine)),
-        "`used_memory_rss` less `used_memory`.",
+        |engine| difference(resident_bytes(), touched(engine)),
+        "`used_memory_rss` less `used_memory`, without what was allocated and never touched.",
     ),
     constant("mem_not_counted_for_evict", "0", "Nothing is evicted."),
     constant("mem_replication_backlog", "0", NO_REPLICAS),
@@ -137,6 +137,11 @@ fn memory(engine: &Engine) -> Memory {
 
 fn used(engine: &Engine) -> u64 {
     memory(engine).allocated
+}
+
+/// Returns the allocated bytes that were touched: those of tables and caches that have not filled yet are not.
+fn touched(engine: &Engine) -> u64 {
+    used(engine).min(resident_bytes() + swapped_bytes())
 }
 
 fn functions(engine: &Engine) -> std::rc::Rc<haypile_commands::function::Functions> {

@@ -72,6 +72,14 @@ impl Engine {
     }
 }
 
+/// Bytes of the process that the operating system has swapped out.
+pub(crate) fn swapped_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSwap:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
 /// Bytes of memory that the process has from the operating system.
 pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
