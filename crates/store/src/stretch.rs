@@ -75,6 +75,21 @@ impl Stretch {
         self.ends.push((key_end, self.bytes.len() as u32));
     }
 
+    /// Makes room for so many rows like the first one, in this many bytes at most.
+    pub fn reserve_like_first(&mut self, rows: usize, bytes_max: usize) {
+        let wanted = self.row_bytes().saturating_mul(rows).min(bytes_max);
+        self.bytes.reserve_exact(wanted.saturating_sub(self.bytes.len()));
+        self.ends.reserve_exact(rows.saturating_sub(self.ends.len()).min(wanted / self.row_bytes().max(1) + 1));
+    }
+
+    /// Gives back the room that most of these rows have not taken.
+    pub fn give_back(&mut self) {
+        if self.bytes.len() < self.bytes.capacity() / 2 {
+            self.bytes.shrink_to_fit();
+            self.ends.shrink_to_fit();
+        }
+    }
+
     /// Returns whether a row goes on in the direction of those that there are.
     fn is_in_order(&self, key: &[u8]) -> bool {
         let Some(last) = self.len().checked_sub(1) else { return true };

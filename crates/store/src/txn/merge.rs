@@ -194,7 +194,12 @@ impl<'b> Below<'b> {
         let mut rows = Stretch::new(self.epoch, from, until);
         while rows.len() < want.max(ahead) && rows.row_bytes() < bytes_max {
             match cursor.step()? {
-                Step::Row { key, value } => rows.push(key, value),
+                Step::Row { key, value } => {
+                    rows.push(key, value);
+                    if rows.len() == 1 && ahead > 1 {
+                        rows.reserve_like_first(ahead, bytes_max);
+                    }
+                }
                 Step::End => {
                     self.more = More::None;
                     break;
@@ -209,6 +214,7 @@ impl<'b> Below<'b> {
         if self.direction == Direction::Backward {
             rows.reverse();
         }
+        rows.give_back();
         if self.has_more() {
             rows.cut(self.direction);
         }
