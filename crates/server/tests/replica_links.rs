@@ -1,10 +1,10 @@
-//! Links between a master and its replica that fall silent: what either side makes of it.
+//! Links between a master and its replica that fall silent, cannot be had, or end: what either side makes of it.
 
 mod process;
 
 use haypile_harness::repl::network::{Flow, Relay};
-use process::following::{DEBUG, field, is_equal, replica_of, wait_for_link};
-use process::{Server, TempDir, wait_until};
+use process::following::{DEBUG, READONLY, field, is_equal, replica_of, wait_for_link};
+use process::{Server, TempDir, closed_port, wait_until};
 
 #[test]
 fn a_link_that_falls_silent_is_given_up_and_comes_back() {
@@ -58,4 +58,47 @@ fn a_replica_that_acknowledges_nothing_is_no_good_one() {
     wait_until("it has all", || lag_ms(&field(&mut client, "slave0")) == 0);
     replica.stop();
     master.stop();
+}
+
+#[test]
+fn a_server_takes_writes_when_replicaof_no_one_is_answered() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let (_socket, port) = closed_port();
+    for number in 0..20 {
+        assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK\r\n");
+        assert_eq!(other.ask("SET a b"), READONLY);
+        assert_eq!(client.ask("REPLICAOF NO ONE"), "+OK\r\n");
+        assert_eq!(other.ask(&format!("SET a {number}")), "+OK\r\n");
+        assert_eq!(client.ask("GET a"), format!("${}\r\n{number}\r\n", number.to_string().len()));
+    }
+    // In a block, as Sentinel asks for it.
+    client.ask(&format!("REPLICAOF 127.0.0.1 {port}"));
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    client.ask("REPLICAOF NO ONE");
+    client.ask("CLIENT SETNAME promoter");
+    assert_eq!(client.ask("EXEC"), "*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(other.ask("SET a b"), "+OK\r\n");
+    server.stop();
+}
+
+#[test]
+fn directives_about_a_lost_master_and_missing_replicas_hold_at_once() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("CONFIG SET min-replicas-to-write 2"), "+OK\r\n");
+    assert!(client.ask("SET a b").starts_with("-NOREPLICAS"));
+    assert_eq!(client.ask("CONFIG SET min-replicas-to-write 0"), "+OK\r\n");
+    assert_eq!(client.ask("SET a b"), "+OK\r\n");
+    let (_socket, port) = closed_port();
+    assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK\r\n");
+    for _ in 0..3 {
+        assert_eq!(client.ask("CONFIG SET replica-serve-stale-data no"), "+OK\r\n");
+        assert!(client.ask("GET a").starts_with("-MASTERDOWN"));
+        assert_eq!(client.ask("CONFIG SET replica-serve-stale-data yes"), "+OK\r\n");
+        assert_eq!(client.ask("GET a"), "$1\r\nb\r\n");
+    }
+    server.stop();
 }

@@ -7,7 +7,6 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
-use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;
@@ -256,16 +255,7 @@ impl Backups {
 impl Waiter {
     pub(crate) fn tell(self, reply: Reply) {
         let Waiter { session, state, inbox } = self;
-        let finished = Finished {
-            state,
-            reply,
-            gate: StoreGate::default(),
-            was_block: false,
-            was_locked: false,
-            called: Vec::new(),
-            waiter: None,
-            counted: None,
-        };
+        let finished = Finished::plain(state, reply);
         inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
     }
 }

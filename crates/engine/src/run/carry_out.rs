@@ -45,7 +45,12 @@ impl Engine {
     /// The act has no effect; the error is the reply of its command.
     fn carry_out_one(&self, act: Act, is_block: bool) -> Result<Option<Reply>, Error> {
         match act {
-            Act::SetConfig(pairs) => self.log_changes(&self.settings.set(&slices(&pairs)).map_err(Error::text)?),
+            Act::SetConfig(pairs) => {
+                self.log_changes(&self.settings.set(&slices(&pairs)).map_err(Error::text)?);
+                // What directives say of a lost master and of missing replicas holds at once.
+                self.look_at_link();
+                self.look_at_replicas();
+            }
             Act::RewriteConfig => self.rewrite_config()?,
             Act::Pause { until_ms, what } => self.checks.pause(until_ms, what, self.now_ms()),
             Act::Unpause => self.unpause(),
@@ -100,7 +105,7 @@ impl Engine {
     /// The act has no effect; the error is the reply of its command.
     fn carry_out_for_users(&self, act: Act, client: u64, state: &mut State) -> Result<(), Error> {
         match act {
-            Act::SetUser { name, rules } => self.change_users(None, |users| {
+            Act::SetUser { name, rules } => self.change_users(Some((client, state)), |users| {
                 let fresh = fresh_rights(&self.settings.config());
                 let user = users
                     .with_rules(&name, &rules, self.accounts.catalog(), fresh)

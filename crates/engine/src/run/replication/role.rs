@@ -6,7 +6,11 @@ use crate::run::replication::facts::{FailoverStep, Link, Master, Replicator, Ups
 use crate::sync::lock;
 use haypile_commands::{Error, Result};
 use haypile_resp::Reply;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the reply of REPLICAOF NO ONE waits for the data to lead, and the time between looks.
+const LEAD_WAIT: Duration = Duration::from_secs(5);
+const LEAD_LOOK: Duration = Duration::from_micros(200);
 
 impl Engine {
     /// Gives the way to masters; before `serve`.
@@ -30,6 +34,21 @@ impl Engine {
         let upstream = Upstream { wants_copy: true, ..Upstream::new(master) };
         self.change_upstream(Some(upstream), |_| true);
         Ok(())
+    }
+
+    /// Returns whether data are there that REPLICAOF NO ONE would have lead.
+    pub(crate) fn is_about_to_lead(&self) -> bool {
+        self.is_replica() && self.store().is_some()
+    }
+
+    /// Waits until the server takes writes or follows a master again, for five seconds at most. The caller may wait, and
+    /// holds no store, which is opened again where it was about to follow.
+    pub(crate) fn wait_to_lead(&self) {
+        let end = Instant::now() + LEAD_WAIT;
+        let leads = || self.store().is_some_and(|store| !store.takes_no_writes());
+        while !leads() && !self.is_replica() && Instant::now() < end {
+            std::thread::sleep(LEAD_LOOK);
+        }
     }
 
     fn can_follow(&self) -> Result<()> {
