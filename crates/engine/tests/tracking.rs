@@ -402,5 +402,31 @@ fn a_full_table_tells_of_keys_that_leave_it() {
     }
     let kept: usize = server.info(0, "tracking_total_keys").parse().expect("a number");
     assert_eq!(told + kept, 5000);
-    assert!(kept < 200, "{kept}");
+    assert!(kept <= 100, "{kept}");
+}
+
+#[test]
+fn a_table_whose_bound_is_lowered_tells_of_the_keys_above_it() {
+    let mut server = Server::over(Data::with(|_| {}));
+    server.ask(1, "HELLO 3");
+    server.ask(1, "CLIENT TRACKING ON");
+    for number in 0..3000 {
+        server.ask(1, &format!("GET key:{number}"));
+    }
+    assert_eq!(server.info(0, "tracking_total_keys"), "3000");
+    server.ask(0, "CONFIG SET tracking-table-max-keys 2");
+    let mut told = 0;
+    loop {
+        let has_more = server.engine.shrink_tracking();
+        told += server.ask(1, "PING").matches("invalidate").count();
+        if !has_more {
+            break;
+        }
+    }
+    assert_eq!((told, server.info(0, "tracking_total_keys")), (2998, "2".to_owned()));
+    for number in 0..200 {
+        told += server.ask(1, &format!("GET other:{number}")).matches("invalidate").count();
+    }
+    told += server.ask(1, "PING").matches("invalidate").count();
+    assert_eq!((told, server.info(0, "tracking_total_keys")), (3198, "2".to_owned()));
 }

@@ -187,3 +187,23 @@ fn nobody_keeps_what_has_changed_of_what_it_has_read() {
 fn nobody_keeps_what_has_changed_of_what_begins_so() {
     nobody_keeps_what_has_changed(" BCAST PREFIX key:");
 }
+
+#[test]
+fn a_lower_bound_of_tracked_keys_takes_effect_by_itself() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let (mut admin, mut cached) = (server.client(), Cached::new(server.port, ""));
+    for number in 0..1000 {
+        cached.send(&request(&[b"GET", format!("key:{number}").as_bytes()]));
+        assert_eq!(cached.reply(), "");
+    }
+    assert_eq!(admin.info("tracking_total_keys"), "1000");
+    assert_eq!(admin.ask("CONFIG SET tracking-table-max-keys 1"), "+OK\r\n");
+    wait_until("the table has no more than it may", || admin.info("tracking_total_keys") == "1");
+    wait_until("the client has heard of all others", || {
+        cached.send(b"PING\r\n");
+        assert_eq!(cached.reply(), "+PONG");
+        cached.invalidations == 999
+    });
+    server.stop();
+}

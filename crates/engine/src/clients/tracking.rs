@@ -11,7 +11,7 @@
 
 use crate::clients::client::Client;
 use crate::clients::client_memory::ClientMemory;
-use crate::clients::tracked_keys::{Known, Reader, Shard};
+use crate::clients::tracked_keys::{Known, Reader, Readers, Shard};
 use crate::sync::{Mutex, MutexGuard, lock};
 use foldhash::fast::RandomState;
 use haypile_commands::host::{TrackingMode, TrackingOptions};
@@ -33,6 +33,9 @@ const CROWD: usize = 16;
 
 /// Bytes that a prefix takes, beside its text, in the tables and with its client.
 const PREFIX_BYTES: usize = 200;
+
+/// Keys that a read looks at while the table has more than it may, as many as in Redis: they are taken out.
+const READ_SHRINKS: usize = 100;
 
 /// The share of `maxmemory` that the table of keys takes at most, however many keys these are.
 const MEMORY_SHARE: u64 = 8;
@@ -107,6 +110,8 @@ pub(crate) struct Tracking {
     /// `tracking-table-max-keys`; 0 is no bound.
     keys_max: AtomicUsize,
     bytes_max: AtomicUsize,
+    /// The part that gives up keys next, while there are too many.
+    next_to_shrink: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -122,6 +127,21 @@ impl Trackers {
         let lengths = self.lengths.range(..=name.len());
         let prefixes = lengths.filter_map(|(&end, _)| self.by_prefix.get(&name[..end]));
         prefixes.flatten().filter_map(|session| self.by_session.get(session))
+    }
+
+    /// Returns whether the reply to a read is still to be made.
+    fn is_under_way(&self, reader: &Reader) -> bool {
+        let tracker = self.by_session.get(&reader.session);
+        tracker.is_some_and(|tracker| reader.read > tracker.progress.answered.load(Ordering::Acquire))
+    }
+
+    /// Returns those who are to hear of keys that have left the table.
+    fn stale(&self, displaced: Vec<(Box<[u8]>, Readers)>) -> Vec<Stale> {
+        let of_key = |(name, readers): (Box<[u8]>, Readers)| {
+            let trackers = readers.into_iter().filter_map(|reader| self.by_session.get(&reader.session).cloned());
+            trackers.map(move |tracker| Stale { tracker, keys: vec![name.clone()] })
+        };
+        displaced.into_iter().flat_map(of_key).collect()
     }
 
     fn add(&mut self, tracker: Arc<Tracker>) {
@@ -168,6 +188,7 @@ impl Tracking {
             memory,
             keys_max: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(0),
+            next_to_shrink: AtomicUsize::new(0),
         };
         tracking.configure(config);
         tracking
@@ -211,6 +232,13 @@ impl Tracking {
         let keys_max = self.keys_max.load(Ordering::Relaxed);
         let has_all_keys = is_new_key && keys_max > 0 && self.keys.load(Ordering::Relaxed) >= keys_max;
         has_all_keys || self.bytes.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the table has more than it may.
+    pub fn has_too_much(&self) -> bool {
+        let keys_max = self.keys_max.load(Ordering::Relaxed);
+        let has_too_many_keys = keys_max > 0 && self.keys.load(Ordering::Relaxed) > keys_max;
+        has_too_many_keys || self.bytes.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Trackers> {
@@ -287,18 +315,41 @@ impl Tracking {
             self.count_item();
         }
         crowded.into_iter().for_each(|name| self.drop_gone(name));
-        if displaced.is_empty() {
-            return Vec::new();
+        let mut stale = if displaced.is_empty() { Vec::new() } else { self.read().stale(displaced) };
+        // The part of a key may have had none to give for it.
+        if self.has_too_much() {
+            stale.extend(self.shrink(READ_SHRINKS));
         }
+        stale
+    }
+
+    /// Takes keys out of the table while it has more than it may, but looks at `keys_max` at most. Returns those who
+    /// are to be told. A key stays while it is read: a message that is redirected could come before the value.
+    pub fn shrink(&self, keys_max: usize) -> Vec<Stale> {
         let trackers = self.read();
-        let tracker_of = |reader: Reader| trackers.by_session.get(&reader.session).cloned();
-        displaced
-            .into_iter()
-            .flat_map(|(name, readers)| {
-                readers.into_iter().filter_map(tracker_of).map(move |tracker| (tracker, name.clone()))
-            })
-            .map(|(tracker, name)| Stale { tracker, keys: vec![name] })
-            .collect()
+        let (mut left, mut taken) = (keys_max, Vec::new());
+        for _ in 0..SHARDS {
+            let next = self.next_to_shrink.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let mut shard = lock(&self.shards[next]);
+            for at in (0..shard.known.len()).rev().take(left) {
+                if !self.has_too_much() {
+                    return trackers.stale(taken);
+                }
+                left -= 1;
+                if !shard.known[at].readers.iter().any(|reader| trackers.is_under_way(reader)) {
+                    let Known { name, readers, .. } = shard.remove(at);
+                    self.uncount(Some(&name), readers.len());
+                    taken.push((name, readers));
+                }
+            }
+            if shard.known.is_empty() {
+                *shard = Shard::default();
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        trackers.stale(taken)
     }
 
     /// Forgets the readers of a key that track no more. Called each time that a key's readers fill their memory,
@@ -398,10 +449,7 @@ impl Tracking {
             for at in (0..shard.known.len()).rev() {
                 let Known { name, readers, .. } = &mut shard.known[at];
                 let before = readers.len();
-                readers.retain(|reader| {
-                    let tracker = trackers.by_session.get(&reader.session);
-                    tracker.is_some_and(|tracker| reader.read > tracker.progress.answered.load(Ordering::Acquire))
-                });
+                readers.retain(|reader| trackers.is_under_way(reader));
                 let is_empty = readers.is_empty();
                 self.uncount(is_empty.then_some(&**name), before - readers.len());
                 if is_empty {

@@ -14,6 +14,9 @@ use haypile_store::Txn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Keys that may leave the table of tracked keys at once: their messages go to event loops, which have other work, too.
+const SHRINK_KEYS: usize = 1000;
+
 impl Engine {
     /// A command of a client whose reads are noted is about to run: what CLIENT CACHING has said is about this one, or
     /// about one behind it. In a block it is about the EXEC, and nothing in between changes that.
@@ -63,6 +66,17 @@ impl Engine {
             let displaced = self.tracking.note_read(tracker, names);
             self.invalidate(displaced, StoreGate::default());
         }
+    }
+
+    /// Takes some keys out of the table of those that clients track, if it has more than it may: its bound may have
+    /// been lowered. Returns whether there are more.
+    pub fn shrink_tracking(&self) -> bool {
+        if !self.tracking.has_too_much() || self.is_congested(0) {
+            return false;
+        }
+        let before = self.tracking.keys();
+        self.invalidate(self.tracking.shrink(SHRINK_KEYS), StoreGate::default());
+        self.tracking.keys() < before && self.tracking.has_too_much()
     }
 
     /// Tells who has read them of the keys that a transaction has changed, which has been committed and still has their

@@ -420,8 +420,18 @@ impl EventLoop {
                 self.engine.bound_clients();
                 self.engine.sample();
                 self.engine.begin_scheduled_backup();
+                self.shrink_tracking().await;
                 self.expire(round.is_multiple_of(SECOND)).await;
             }
+        }
+    }
+
+    /// Takes keys out of a table of tracked keys that has too many, for half of the time between two looks.
+    async fn shrink_tracking(&self) {
+        let since = Instant::now();
+        while self.engine.shrink_tracking() && since.elapsed() < CRON / 2 {
+            // Clients come first, and hear of the keys.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
