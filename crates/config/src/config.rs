@@ -21,6 +21,8 @@ use crate::values::Values;
 pub struct Replication {
     /// The server to follow: host and port.
     pub replicaof: Option<(String, u16)>,
+    /// The address that connections to masters and members come from; empty = any.
+    pub source_address: String,
     /// Empty = none is given.
     pub masterauth: Vec<u8>,
     /// Empty = the default user.
@@ -62,6 +64,7 @@ impl Replication {
     fn read(fields: &mut Fields) -> Replication {
         Replication {
             replicaof: master_of(fields.value("replicaof")),
+            source_address: fields.string("bind-source-addr"),
             masterauth: fields.text("masterauth"),
             masteruser: fields.text("masteruser"),
             min_replicas: fields.int("min-replicas-to-write"),

@@ -14,8 +14,9 @@ use haypile_engine::{Target, Targets};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{Reply, write};
 use rustls::ClientConfig;
+use socket2::{Domain, Protocol, Socket as Socket2, Type};
 use std::io::{self, Error, ErrorKind, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -138,6 +139,20 @@ impl Remote {
     /// # Errors
     /// The name is not known, or no address answers: the error of the last one. TLS: one of the two is not trusted.
     pub fn connect(host: &str, port: u16, timeout: Duration, tls: Option<Arc<ClientConfig>>) -> io::Result<Remote> {
+        Remote::connect_from("", host, port, timeout, tls)
+    }
+
+    /// Connects as `connect` does, from this address of this host; from any if it is empty.
+    ///
+    /// # Errors
+    /// As of `connect`, or this host has no such address.
+    pub fn connect_from(
+        source: &str,
+        host: &str,
+        port: u16,
+        timeout: Duration,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> io::Result<Remote> {
         let mut last = Error::new(ErrorKind::NotFound, "the name has no address");
         // Sockets take no timeout of zero, nor one beyond their clock.
         let timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(u32::MAX.into()));
@@ -147,7 +162,7 @@ impl Remote {
             let Some(left) = timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) else {
                 return Err(Error::new(ErrorKind::TimedOut, "nobody answers"));
             };
-            match TcpStream::connect_timeout(&address, left) {
+            match open(source, address, left) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(timeout))?;
@@ -291,6 +306,24 @@ impl Remote {
     }
 }
 
+/// Connects a socket, from an address of this host if one is given.
+fn open(source: &str, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    if source.is_empty() {
+        return TcpStream::connect_timeout(&address, timeout);
+    }
+    let from_there = || {
+        let mut own = (source, 0).to_socket_addrs()?;
+        let own = own.find(|own| own.is_ipv4() == address.is_ipv4()).ok_or(ErrorKind::AddrNotAvailable)?;
+        let socket = Socket2::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.bind(&own.into())?;
+        Ok(socket)
+    };
+    let socket = from_there()
+        .map_err(|error: Error| Error::new(error.kind(), format!("{source} cannot be connected from: {error}")))?;
+    socket.connect_timeout(&address.into(), timeout)?;
+    Ok(socket.into())
+}
+
 /// Translates a timeout of a socket, which is `WouldBlock` to the operating system.
 fn plain(error: Error) -> Error {
     match error.kind() {
@@ -400,5 +433,20 @@ mod tests {
         assert_eq!(remote.call(&[b"PING"]).unwrap_err().kind(), ErrorKind::TimedOut);
         drop(listener);
         assert!(Remote::connect("127.0.0.1", port, PATIENCE, None).is_err());
+    }
+
+    #[test]
+    fn connections_come_from_the_address_that_is_given() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = |source| Remote::connect_from(source, "127.0.0.1", port, PATIENCE, None);
+        let remote = connect("127.0.0.2").unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip().to_string(), "127.0.0.2");
+        assert_eq!(remote.local_ip().unwrap().to_string(), "127.0.0.2");
+        for source in ["203.0.113.1", "::1"] {
+            let error = connect(source).err().expect("it is of no use");
+            assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+            assert!(error.to_string().starts_with(&format!("{source} cannot be connected from: ")), "{error}");
+        }
     }
 }

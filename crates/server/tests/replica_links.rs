@@ -4,6 +4,7 @@ mod process;
 
 use haypile_harness::repl::network::{Flow, Relay};
 use process::following::{DEBUG, READONLY, field, is_equal, replica_of, wait_for_link};
+use process::redis::redis;
 use process::{Server, TempDir, closed_port, wait_until};
 
 #[test]
@@ -101,4 +102,28 @@ fn directives_about_a_lost_master_and_missing_replicas_hold_at_once() {
         assert_eq!(client.ask("GET a"), "$1\r\nb\r\n");
     }
     server.stop();
+}
+
+#[test]
+fn masters_are_followed_from_the_address_that_the_directive_names() {
+    let dirs = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &[]);
+    let replica = replica_of(&master, &dirs[1], &["--bind-source-addr", "127.0.0.2", "--logfile", "server.log"]);
+    let line = field(&mut master.client(), "slave0");
+    assert!(line.starts_with("ip=127.0.0.2,"), "{line}");
+    let of_redis = redis(&dirs[2], &["--repl-diskless-sync-delay", "0"]);
+    let mut client = replica.client();
+    assert_eq!(client.ask("CONFIG SET bind-source-addr 203.0.113.1"), "+OK\r\n");
+    assert_eq!(client.ask(&format!("REPLICAOF 127.0.0.1 {}", of_redis.port)), "+OK\r\n");
+    let log = dirs[1].path().join("server.log");
+    wait_until("the log tells of the address", || {
+        let log = std::fs::read_to_string(&log).expect("it is text");
+        log.contains("203.0.113.1 cannot be connected from: ")
+    });
+    assert_eq!(field(&mut client, "master_link_status"), "down");
+    assert_eq!(client.ask("CONFIG SET bind-source-addr 127.0.0.3"), "+OK\r\n");
+    wait_for_link(&replica);
+    let line = field(&mut of_redis.client(), "slave0");
+    assert!(line.starts_with("ip=127.0.0.3,"), "{line}");
+    [replica, master, of_redis].into_iter().for_each(Server::stop);
 }

@@ -51,6 +51,11 @@ pub(super) const ROWS: &[Row] = &[
         "50%",
         "Bytes that all clients' requests, replies, messages and subscriptions may take together, beside `maxmemory`, or a share of it, which is at least 32 MB; above it the clients with most are closed, those that read last. 0 is no bound.",
     ),
-    Row::harmless("bind-source-addr", TEXT, "\"\"", "Source address of outgoing connections; there are none."),
+    Row::used(
+        "bind-source-addr",
+        TEXT,
+        "\"\"",
+        "Address of this host from which connections to masters and to members of the group are made, from the next one on; `\"\"` is any. Nothing is reached from one that this host does not have.",
+    ),
     Row::harmless("socket-mark-id", int(0, u32::MAX as i64), "0", "Mark on sockets for packet filters.").immutable(),
 ];

@@ -166,7 +166,7 @@ impl Raft {
         let config = self.engine.settings.config();
         let (host, port) = address_of(address)?;
         let tls = if config.tls.cluster { Some(self.tls.client().ok_or_else(not_configured)?) } else { None };
-        let mut remote = Remote::connect(host, port, timeout, tls)?;
+        let mut remote = Remote::connect_from(&config.replication.source_address, host, port, timeout, tls)?;
         remote.log_in(&config)?;
         Ok(remote)
     }

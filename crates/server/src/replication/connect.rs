@@ -101,7 +101,8 @@ fn connect_aside(replication: &Replication, other: &Master, goes_on: impl Fn() -
     let tls = if is_encrypted { Some(replication.tls.client().ok_or_else(not_configured)?) } else { None };
     std::thread::Builder::new().name("connect".into()).spawn(move || {
         // The connection is dropped if nobody wants it any more.
-        let _ = tell.send(Remote::connect(&host, port, timeout, tls));
+        let source = &config.replication.source_address;
+        let _ = tell.send(Remote::connect_from(source, &host, port, timeout, tls));
     })?;
     while goes_on() {
         match told.recv_timeout(LOOK) {
