@@ -46,6 +46,12 @@ pub struct Place {
     is_encrypted: bool,
 }
 
+impl Place {
+    pub fn port(self) -> u16 {
+        self.address.port()
+    }
+}
+
 /// The sockets of a server. Dropping it removes the unix socket's file, unless another one has taken its place.
 pub struct Listeners {
     pub sockets: Vec<(Option<Place>, Listener)>,
@@ -293,7 +299,7 @@ fn is_unavailable(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable || matches!(error.raw_os_error(), Some(EAFNOSUPPORT | EPROTONOSUPPORT))
 }
 
-/// Accepts clients from one socket, for ever.
+/// Accepts clients from one socket, until it is ended.
 pub async fn accept(
     socket: Listener,
     engine: Arc<Engine>,
@@ -320,6 +326,8 @@ pub async fn accept(
             }
             // The client went away before it was let in.
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+            // CONFIG SET has ended the socket.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(()),
             Err(error) => {
                 tracing::warn!("a client cannot be accepted: {error}");
                 tokio::time::sleep(OUT_OF_FILES_PAUSE).await;

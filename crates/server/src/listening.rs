@@ -1,13 +1,13 @@
 //! The sockets that clients connect to, as CONFIG SET exchanges them while the server runs.
 //!
-//! Whoever sets `port`, `tls-port` or `bind` ends old sockets and opens the new ones; the accepting thread forgets the
+//! Whoever sets `port`, `tls-port` or `bind` opens the new sockets and ends old ones; the accepting thread forgets the
 //! ones and accepts from the others, as it is ordered. Nobody waits for that thread, which may be waiting for a setting
 //! itself, or have ended. Sockets whose place stays are left alone, and clients that are there stay.
 
 use crate::listen::{self, CannotListen, Listener, Listeners, Place};
 use crate::mailbox::Mailbox;
 use crate::tls::Tls;
-use haypile_config::{Bind, Config, Refused, Settings};
+use haypile_config::{Config, Refused, Settings};
 use haypile_engine::Engine;
 use socket2::SockRef;
 use std::io;
@@ -87,45 +87,77 @@ impl Listening {
         };
         let wanted = listen::places(next).map_err(refused)?;
         let is_wanted = |one: &Present| wanted.iter().any(|(other, _)| *other == one.place);
+        let (kept, ended): (Vec<Present>, Vec<Present>) = present.drain(..).partition(is_wanted);
+        *present = kept;
+        let kept: Vec<Place> = present.iter().map(|one| one.place).collect();
+        let missing: Vec<_> = wanted.iter().copied().filter(|(place, _)| !kept.contains(place)).collect();
+        let open = || {
+            let opened = listen::open_all(&missing, next.tcp_backlog)?;
+            let places = kept.iter().copied().chain(opened.iter().map(|(place, _)| *place));
+            listen::check_ports(&wanted, &places.collect::<Vec<_>>())?;
+            let with_handle = |(place, socket)| Ok((handle_of(place, &socket)?, socket));
+            opened.into_iter().map(with_handle).collect::<Result<Vec<(Present, Listener)>, _>>()
+        };
+        // Clients are refused at no moment, unless new sockets have to wait for the end of old ones.
+        let opened = match open() {
+            Ok(opened) => {
+                self.end(&ended);
+                opened
+            }
+            Err(_) if ended.iter().any(|one| missing.iter().any(|(place, _)| excludes(one.place, *place))) => {
+                self.open_instead(&mut present, ended, before.tcp_backlog, open).map_err(refused)?
+            }
+            Err(why) => {
+                present.extend(ended);
+                return Err(refused(why));
+            }
+        };
+        opened.into_iter().for_each(|(handle, socket)| self.add(&mut present, handle, socket));
+        let places: Vec<Place> = present.iter().map(|one| one.place).collect();
+        tracing::info!("the server listens on {}", listen::names_of(&places).join(", "));
+        Ok(())
+    }
+
+    /// Ends sockets, and opens others after that. If these cannot be opened, the old ones listen again.
+    fn open_instead(
+        &self,
+        present: &mut Vec<Present>,
+        ended: Vec<Present>,
+        backlog: u32,
+        open: impl FnOnce() -> Result<Vec<(Present, Listener)>, CannotListen>,
+    ) -> Result<Vec<(Present, Listener)>, CannotListen> {
         // The accepting thread gets these handles if the old sockets have to listen again: there may be no files then.
-        let spares = present.iter().filter(|one| !is_wanted(one)).map(|Present { place, socket }| {
+        let spares = ended.iter().map(|Present { place, socket }| {
             let spare = socket.try_clone().map_err(|error| CannotListen::at(*place, &error));
             spare.map(|spare| listen::listener(*place, spare))
         });
-        let spares = spares.collect::<Result<Vec<Listener>, _>>().map_err(refused)?;
-        let (kept, ended): (Vec<Present>, Vec<Present>) = present.drain(..).partition(is_wanted);
-        *present = kept;
-        // All addresses of a port and one of them exclude each other, so these go first.
-        for Present { place, socket } in &ended {
+        let spares = match spares.collect::<Result<Vec<Listener>, _>>() {
+            Ok(spares) => spares,
+            Err(why) => {
+                present.extend(ended);
+                return Err(why);
+            }
+        };
+        self.end(&ended);
+        let opened = open();
+        if opened.is_err() {
+            for (handle, spare) in ended.into_iter().zip(spares) {
+                match listen::again(&handle.socket, backlog) {
+                    Ok(()) => self.add(present, handle, spare),
+                    Err(error) => tracing::error!("the server does not listen where it did: {error}"),
+                }
+            }
+        }
+        opened
+    }
+
+    /// Ends sockets, whose places the accepting thread forgets.
+    fn end(&self, ended: &[Present]) {
+        for Present { place, socket } in ended {
             if let Err(error) = SockRef::from(socket).shutdown(Shutdown::Both) {
                 tracing::warn!("a socket that listens cannot be ended: {error}");
             }
             self.order(Order::Forget(*place));
-        }
-        let is_missing = |(place, _): &(Place, &Bind)| !present.iter().any(|one| one.place == *place);
-        let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
-        let opened = listen::open_all(&missing, next.tcp_backlog).and_then(|opened| {
-            let places = present.iter().map(|one| one.place).chain(opened.iter().map(|(place, _)| *place));
-            listen::check_ports(&wanted, &places.collect::<Vec<_>>())?;
-            let with_handle = |(place, socket)| Ok((handle_of(place, &socket)?, socket));
-            opened.into_iter().map(with_handle).collect::<Result<Vec<(Present, Listener)>, _>>()
-        });
-        match opened {
-            Ok(opened) => {
-                opened.into_iter().for_each(|(handle, socket)| self.add(&mut present, handle, socket));
-                let places: Vec<Place> = present.iter().map(|one| one.place).collect();
-                tracing::info!("the server listens on {}", listen::names_of(&places).join(", "));
-                Ok(())
-            }
-            Err(why) => {
-                for (handle, spare) in ended.into_iter().zip(spares) {
-                    match listen::again(&handle.socket, before.tcp_backlog) {
-                        Ok(()) => self.add(&mut present, handle, spare),
-                        Err(error) => tracing::error!("the server does not listen where it did: {error}"),
-                    }
-                }
-                Err(refused(why))
-            }
         }
     }
 
@@ -134,6 +166,12 @@ impl Listening {
         self.order(Order::Accept(Some(handle.place), socket));
         present.push(handle);
     }
+}
+
+/// Returns whether one of the places may have to go before the other can be had: all addresses of a port and one of
+/// them exclude each other.
+fn excludes(one: Place, other: Place) -> bool {
+    one.port() == other.port()
 }
 
 /// Returns another handle on the socket of a place.

@@ -7,7 +7,7 @@ use process::{Client, Server, TempDir, free_port, wait_until};
 use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const NO_PORT: &str = "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check \
     server logs.\r\n";
@@ -65,6 +65,33 @@ fn what_cannot_be_had_leaves_all_as_it_was() {
     drop(other);
     assert_eq!(client.ask(&format!("CONFIG SET port {taken}")), "+OK\r\n");
     assert!(listens("127.0.0.1", taken) && !listens("127.0.0.1", server.port));
+    server.stop();
+}
+
+#[test]
+fn no_client_is_refused_while_a_port_cannot_be_had() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--logfile", "server.log"]);
+    let mut client = server.client();
+    let other = TcpListener::bind("127.0.0.1:0").expect("there are ports");
+    let set = format!("CONFIG SET port {}", other.local_addr().expect("it is bound").port());
+    let is_over = AtomicBool::new(false);
+    let replies: Vec<String> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(listens("127.0.0.1", server.port));
+            }
+        });
+        let replies = (0..100).map(|_| client.ask(&set)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        replies
+    });
+    assert!(replies.iter().all(|reply| reply == NO_PORT), "{replies:?}");
+    // All addresses of a port and one of them exclude each other: here the old socket ends before.
+    assert_eq!(client.ask("CONFIG SET bind *"), "+OK\r\n");
+    assert_eq!(server.client().ask("PING"), "+PONG\r\n");
+    let log = std::fs::read_to_string(dir.path().join("server.log")).expect("it is text");
+    assert!(log.contains("the server listens where it did") && !log.contains("cannot be accepted"), "{log}");
     server.stop();
 }
 
