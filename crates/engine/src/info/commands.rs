@@ -126,7 +126,7 @@ pub(crate) const PATTERNS: &[(&str, &str, &str)] = &[
         "Calls that ran, their microseconds until the reply was made (with all waits but that for the log), calls that were \
          refused, and calls that failed.",
     ),
-    ("Errorstats", "errorstat_<word>", "Error replies by their first word, of 128 words at most."),
+    ("Errorstats", "errorstat_<word>", "Error replies by their first word: the server's own, and 128 words at most."),
     (
         "Latencystats",
         "latency_percentiles_usec_<command>",

@@ -9,6 +9,47 @@ use std::sync::{PoisonError, RwLock};
 /// Otherwise whoever makes up errors would make INFO as long as they like.
 const KINDS_MAX: usize = 128;
 
+/// Words of the server's own errors, which are counted however many others there are.
+const OWN_KINDS: &[&str] = &[
+    "ASK",
+    "BADLAYOUT",
+    "BUSY",
+    "BUSYGROUP",
+    "BUSYKEY",
+    "CLUSTERDOWN",
+    "CROSSSLOT",
+    "DENIED",
+    "ERR",
+    "EXECABORT",
+    "GONE",
+    "INPROG",
+    "INVALIDOBJ",
+    "IOERR",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOADDR",
+    "NOAUTH",
+    "NOGOODSLAVE",
+    "NOGROUP",
+    "NOMASTERLINK",
+    "NOPERM",
+    "NOPROTO",
+    "NOREPLICAS",
+    "NOSCRIPT",
+    "NOTBUSY",
+    "NOTREADY",
+    "OOM",
+    "READONLY",
+    "SYNTAX",
+    "TRYAGAIN",
+    "UNBLOCKED",
+    "UNKILLABLE",
+    "WRONGPASS",
+    "WRONGTYPE",
+];
+
 /// Words that begin an error are shown up to here.
 const KIND_BYTES_MAX: usize = 64;
 
@@ -41,7 +82,8 @@ impl Errors {
             return count.add_shared(1);
         }
         let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if kinds.len() < KINDS_MAX || kinds.contains_key(&*kind) {
+        // Redis 7.0 counts all kinds, and 8.0 none from its bound on.
+        if kinds.len() < KINDS_MAX || OWN_KINDS.contains(&&*kind) || kinds.contains_key(&*kind) {
             kinds.entry(kind.into()).or_default().add_shared(1);
         }
     }
@@ -80,5 +122,7 @@ mod tests {
         assert_eq!(errors.counts().len(), KINDS_MAX);
         errors.add(&Reply::error("E000 again"));
         assert_eq!(errors.counts()[0], ("E000".to_owned(), 2));
+        OWN_KINDS.iter().for_each(|kind| errors.add(&Reply::error(format!("{kind} after all these"))));
+        assert_eq!(errors.counts().len(), KINDS_MAX + OWN_KINDS.len(), "those of the server are counted all the same");
     }
 }
