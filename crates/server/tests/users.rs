@@ -94,6 +94,34 @@ fn a_file_of_users_is_read_at_the_start_and_by_acl_load() {
 }
 
 #[test]
+fn who_ends_ones_own_connection_by_a_change_of_users_gets_the_reply() {
+    let dir = TempDir::new();
+    let file = dir.path().join("users.acl");
+    fs::write(&file, "").expect("it is new");
+    let server = Server::start(dir.path(), &["--aclfile", file.to_str().expect("a plain path")]);
+    let mut admin = server.client();
+    let rest_of = |admin: &mut Client<TcpStream>, last: &[&str]| {
+        assert_eq!(admin.ask("ACL SETUSER bob on nopass +@all ~* &*"), "+OK\r\n");
+        let mut client = server.client();
+        assert_eq!(client.ask("AUTH bob x"), "+OK\r\n");
+        let (before, last) = last.split_at(last.len() - 1);
+        before.iter().for_each(|line| drop(client.ask(line)));
+        client.send(format!("{}\r\n", last[0]).as_bytes());
+        client.rest()
+    };
+    assert_eq!(rest_of(&mut admin, &["ACL DELUSER bob"]), ":1\r\n");
+    assert_eq!(rest_of(&mut admin, &["MULTI", "ACL DELUSER bob", "EXEC"]), "*1\r\n:1\r\n");
+    assert_eq!(rest_of(&mut admin, &["ACL LOAD"]), "+OK\r\n", "the file has no such user");
+    fs::write(&file, "user bob on nopass +@all ~* &b\n").expect("it is there");
+    let subscribed = ["HELLO 3", "SUBSCRIBE a"];
+    for change in ["ACL LOAD", "ACL SETUSER bob resetchannels &b"] {
+        let lines = [&subscribed[..], &[change]].concat();
+        assert_eq!(rest_of(&mut admin, &lines), "+OK\r\n", "{change}");
+    }
+    server.stop();
+}
+
+#[test]
 fn channels_of_new_users_are_those_of_the_directive_of_the_moment() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);

@@ -53,8 +53,9 @@ impl WorkerState {
                 }
             }
         }
-        if engine.refresh_user(&mut session.state) {
-            // Channels that the client has subscribed to just now may be among those that it must not hear.
+        if engine.refresh_user(&mut session.state) && !session.state.closing {
+            // Channels that the client has subscribed to just now may be among those that it must not hear. One that
+            // ends anyway gets its reply before.
             self.inbox.notify(Notice::Recheck(session.id));
         }
         let state = &session.state;

@@ -34,8 +34,8 @@ impl Engine {
         self.accounts.note_own();
     }
 
-    /// Changes the users. A client of a removed user is closed, and one that is subscribed to what its user may not hear
-    /// any more; `own` after its reply.
+    /// Changes the users. A client of a removed user is closed, and one that is subscribed to what its user may not
+    /// hear any more; `own` after its reply.
     ///
     /// # Errors
     /// The error of `change`; nothing has changed.
