@@ -78,6 +78,7 @@ fn libraries_are_deleted_by_their_names_or_all_together() {
             0: FUNCTION LIST => *1 *6 {other}
             0: FUNCTION FLUSH NOW => -ERR FUNCTION FLUSH only supports SYNC|ASYNC option
             0: FUNCTION FLUSH ASYNC x => -ERR unknown subcommand or wrong number of arguments for 'FLUSH'. Try FUNCTION HELP.
+            0: FUNCTION flush a b => -ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.
             0: FCALL f2 0 => :1
             0: FUNCTION FLUSH SYNC => +OK
             0: FUNCTION LIST => *0
@@ -104,6 +105,7 @@ fn what_makes_no_sense_is_refused_in_the_words_of_redis() {
             "RESTORE x APPEND y",
             "-ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.",
         ),
+        ("restore a b c", "-ERR unknown subcommand or wrong number of arguments for 'restore'. Try FUNCTION HELP."),
         ("RESTORE", "-ERR wrong number of arguments for 'function|restore' command"),
         ("DUMP x", "-ERR wrong number of arguments for 'function|dump' command"),
         ("KILL x", "-ERR wrong number of arguments for 'function|kill' command"),

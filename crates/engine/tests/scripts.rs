@@ -4,7 +4,7 @@
 
 mod server;
 
-use server::{Server, check};
+use server::{Server, check, check_on};
 
 /// Has a script call a command and return what it gets.
 fn called(server: &mut Server, command: &str) -> String {
@@ -154,4 +154,85 @@ fn a_block_is_shown_to_itself_as_its_client_was_before_it() {
     let reply = server.ask(0, "EXEC");
     assert!(reply.contains(" flags=x ") && reply.contains(" db=0 "), "{reply}");
     assert!(server.ask(0, "CLIENT INFO").contains(" db=3 "));
+}
+
+/// Functions as `FUNCTION LOAD` of a test line takes them: one that says it only reads, and one that says nothing.
+const LIBRARY: &str = "#!lua␣name=lib␤redis.register_function{function_name='reads',flags={'no-writes'},\
+                       callback=function()␣return␣1␣end}␤redis.register_function('plain',function()␣return␣2␣end)";
+
+/// A script that says it only reads, and one that has a first line and does not say so.
+const READS: &str = "#!lua␣flags=no-writes␤return␣1";
+const FLAGGED: &str = "#!lua␤return␣2";
+
+#[test]
+fn a_pause_of_writes_holds_scripts_by_their_own_flags() {
+    let mut server = Server::new();
+    server.ask(0, &format!("FUNCTION LOAD {LIBRARY}"));
+    let loaded = server.ask(0, &format!("SCRIPT LOAD {READS}"));
+    let name = loaded.split(' ').next_back().expect("a name").to_owned();
+    ["MULTI", "FCALL reads 0", "FCALL plain 0"].iter().for_each(|command| _ = server.ask(4, command));
+    server.ask(0, "CLIENT PAUSE 600000 WRITE");
+    check_on(
+        &mut server,
+        "what says that it only reads goes on",
+        &format!(
+            "
+            0: EVAL {READS} 0 => :1
+            0: EVAL_RO {READS} 0 => :1
+            0: EVALSHA {name} 0 => :1
+            0: EVALSHA_RO {name} 0 => :1
+            0: FCALL reads 0 => :1
+            0: FCALL_RO reads 0 => :1
+            0: EVAL_RO return␣1 0 => :1
+            0: MULTI => +OK
+            0: EVAL {READS} 0 => +QUEUED
+            0: FCALL reads 0 => +QUEUED
+            0: EXEC => *2 :1 :1
+            "
+        ),
+    );
+    let held =
+        ["EVAL return␣2 0".to_owned(), format!("EVAL {FLAGGED} 0"), "FCALL plain 0".to_owned(), "EXEC".to_owned()];
+    for (client, command) in (1..).zip(&held) {
+        server.send(client, command);
+        assert!(server.is_blocked(client), "{command}");
+    }
+    server.ask(0, "CLIENT UNPAUSE");
+    (1..4).for_each(|client| assert_eq!(server.reply(client), ":2"));
+    assert_eq!(server.reply(4), "*2 :1 :2");
+}
+
+#[test]
+fn scripts_are_refused_as_writes_by_their_own_flags() {
+    let refused = "NOREPLICAS Not enough good replicas to write.";
+    check(
+        "before they run, when they are queued, and when their block runs",
+        &format!(
+            "
+            0: FUNCTION LOAD {LIBRARY} => $3 lib
+            1: MULTI => +OK
+            1: FCALL plain 0 => +QUEUED
+            2: MULTI => +OK
+            2: EVAL return␣redis.pcall('set','x',1) 0 => +QUEUED
+            2: FCALL reads 0 => +QUEUED
+            0: CONFIG SET min-replicas-to-write 1 => +OK
+            1: EXEC => -EXECABORT Transaction discarded because of: {refused}
+            2: EXEC => *2 -{refused} :1
+            0: EVAL return␣1 0 => :1
+            0: EVAL {READS} 0 => :1
+            0: EVAL {FLAGGED} 0 => -{refused}
+            0: EVAL_RO {FLAGGED} 0 => -{refused}
+            0: FCALL plain 0 => -{refused}
+            0: MULTI => +OK
+            0: FCALL reads 0 => +QUEUED
+            0: EVAL return␣1 0 => +QUEUED
+            0: EXEC => *2 :1 :1
+            0: MULTI => +OK
+            0: FCALL plain 0 => -{refused}
+            0: EXEC => -EXECABORT Transaction discarded because of previous errors.
+            0: CONFIG SET min-replicas-to-write 0 => +OK
+            0: EVAL_RO {FLAGGED} 0 => -ERR Can not execute a script with write flag using *_ro command.
+            "
+        ),
+    );
 }

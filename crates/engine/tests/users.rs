@@ -316,6 +316,27 @@ fn logins_are_refused_and_noted() {
 }
 
 #[test]
+fn the_log_names_the_command_of_a_script_whose_call_is_denied() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "by itself, and in a block that of the block",
+        "
+        0: ACL SETUSER ant on nopass ~* +@all -incr -decr => +OK
+        1: AUTH ant x => +OK
+        1: EVAL redis.pcall('incr','foo')␣return␣1 0 => :1
+        1: MULTI => +OK
+        1: EVAL redis.pcall('decr','foo')␣return␣1 0 => +QUEUED
+        1: EXEC => *1 :1
+        ",
+    );
+    let log = server.ask(0, "ACL LOG");
+    let (of_block, alone) = log.split_once("object $4 incr").expect("both are there");
+    assert!(of_block.contains("object $4 decr") && of_block.contains(" cmd=exec user=ant "), "{log}");
+    assert!(alone.contains(" cmd=eval user=ant "), "{log}");
+}
+
+#[test]
 fn a_long_password_does_not_hold_the_event_loop() {
     let mut server = Server::new();
     let long = "x".repeat(1 << 20);

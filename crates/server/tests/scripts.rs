@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::following::{is_equal, replica_of, wait_for_link};
+use process::following::{READONLY, is_equal, replica_of, wait_for_link};
 use process::{Client, Server, TempDir, wait_until};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -256,7 +256,7 @@ fn a_block_with_a_script_is_refused_where_its_own_writes_are() {
     assert!(reply.starts_with("-EXECABORT") || reply.starts_with("-OOM"), "{reply}");
     assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1\r\n");
     assert!(eval(&mut client, "return redis.call('SET', 'k', 1)", &[], &[]).starts_with("-OOM"));
-    assert!(eval(&mut client, "#!lua\nreturn 1", &[], &[]).starts_with("-OOM allow-oom flag is not set"));
+    assert!(eval(&mut client, "#!lua\nreturn 1", &[], &[]).starts_with("-OOM command not allowed"));
     assert_eq!(eval(&mut client, "#!lua flags=allow-oom\nreturn redis.call('SET', 'k', 1)", &[], &[]), "+OK\r\n");
     server.stop();
 }
@@ -301,6 +301,23 @@ fn a_script_that_reads_many_cold_rows_comes_to_its_end() {
 }
 
 #[test]
+fn a_script_cannot_keep_writes_from_replicas() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let master = Server::start(dir.path(), &[]);
+    let replica = replica_of(&master, other.path(), &[]);
+    wait_for_link(&replica);
+    let mut client = master.client();
+    for flags in ["NONE", "AOF", "REPLICA", "ALL"] {
+        let script = format!("redis.set_repl(redis.REPL_{flags}) return redis.call('SET', KEYS[1], 'v')");
+        assert_eq!(eval(&mut client, &script, &[flags], &[]), "+OK\r\n");
+    }
+    is_equal(&master, &replica);
+    assert_eq!(replica.client().ask("GET NONE"), "$1\r\nv\r\n");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
 fn on_a_replica_scripts_read_and_what_they_wrote_on_the_master_arrives_whole() {
     let (dir, other) = (TempDir::new(), TempDir::new());
     let master = Server::start(dir.path(), &[]);
@@ -315,8 +332,8 @@ fn on_a_replica_scripts_read_and_what_they_wrote_on_the_master_arrives_whole() {
     assert_eq!(eval(&mut reader, "return redis.call('LLEN', KEYS[1])", &["list:3"], &[]), ":100\r\n");
     let reply = eval(&mut reader, "return redis.call('SET', KEYS[1], 1)", &["k"], &[]);
     assert!(reply.starts_with("-READONLY You can't write against a read only replica. script: "), "{reply}");
-    let reply = eval(&mut reader, "#!lua\nreturn 1", &["k"], &[]);
-    assert_eq!(reply, "-READONLY Can not run script with write flag on readonly replica.\r\n");
+    assert_eq!(eval(&mut reader, "#!lua\nreturn 1", &["k"], &[]), READONLY);
+    assert_eq!(call(&mut reader, "EVAL_RO", "#!lua\nreturn 1", &["k"], &[]), READONLY);
     assert_eq!(eval(&mut reader, "#!lua flags=no-writes\nreturn 1", &["k"], &[]), ":1\r\n");
     replica.stop();
     master.stop();

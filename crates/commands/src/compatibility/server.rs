@@ -67,6 +67,19 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         test: "what_the_host_does_for_a_script_is_bounded",
     },
     Difference {
+        commands: &["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"],
+        what: "A run takes at most a sixteenth of `maxmemory`, though no less than 8 MB and no more than 64 MB; one that needs more \
+               fails with `not enough memory`.",
+        why: "Scripts of several clients run at the same time, beside the data and within `maxmemory`.",
+        test: "what_a_script_takes_is_bounded",
+    },
+    Difference {
+        commands: &["eval", "evalsha", "fcall"],
+        what: "`redis.set_repl` has no effect: all that a script writes is logged and replicated.",
+        why: "A script is one record of the log, and a replica that lacks part of it would have other data than its master.",
+        test: "a_script_cannot_keep_writes_from_replicas",
+    },
+    Difference {
         commands: &["script|debug"],
         what: "There is no debugger: the modes are accepted, and scripts run as ever.",
         why: "A session of the debugger holds a fork of Redis, or stops all clients; here a transaction would stay open.",

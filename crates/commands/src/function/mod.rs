@@ -170,7 +170,7 @@ fn flush(txn: &mut Txn, args: Args) -> Result<Reply> {
         2 => {}
         3 if args.is(2, "sync") || args.is(2, "async") => {}
         3 => return Err(Error::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
-        _ => return Err(wrong_subcommand(args)),
+        _ => return Err(args.wrong_subcommand()),
     }
     delete_all(txn)?;
     Ok(Reply::ok())
@@ -182,13 +182,6 @@ fn delete_all(txn: &mut Txn) -> Result<()> {
         txn.put_fact(&library.fact_name(), None)?;
     }
     Ok(())
-}
-
-/// The error of a subcommand with too many arguments.
-fn wrong_subcommand(args: Args) -> Error {
-    let name = args.get(1).to_ascii_uppercase();
-    let rest = b"'. Try FUNCTION HELP.";
-    Error::Quoting([b"ERR unknown subcommand or wrong number of arguments for '", &name[..], rest].concat())
 }
 
 const LIST: Command = Command {

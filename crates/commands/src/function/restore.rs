@@ -3,7 +3,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::function::{Functions, Library, USUAL_CHANGE, delete_all, loaded, wrong_subcommand};
+use crate::function::{Functions, Library, USUAL_CHANGE, delete_all, loaded};
 use crate::statement;
 use crate::table::{Arity, Body, Command, Flag};
 use haypile_rdb::{Memory, Payload, Slice, Source, Writer, encoded, file, payload};
@@ -44,7 +44,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
                 "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
             ));
         }
-        _ => return Err(wrong_subcommand(args)),
+        _ => return Err(args.wrong_subcommand()),
     };
     let codes = codes_of(args.get(2))?;
     let mut functions = if policy == Policy::Flush { Functions::default() } else { Functions::of(&txn.facts()) };

@@ -7,9 +7,11 @@ use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
 use crate::run::group::{Leader, Runner};
 use crate::run::proxy::{begins_at_leader, can_go, words_of};
+use crate::run::script::{flags_of, flags_of_queued};
 use crate::run::worker::{Next, Position, WorkerState};
 use haypile_acl::log::Context;
 use haypile_acl::user::DEFAULT;
+use haypile_commands::flags::Flags;
 use haypile_commands::host::Paused;
 use haypile_commands::rights::Requested;
 use haypile_commands::{Body, Control, Entry, Flag};
@@ -156,7 +158,7 @@ impl WorkerState {
             );
             return self.deny(engine, session, entry, call.args, &text, out);
         }
-        if engine.checks.bits() & STALE != 0 && any_of(engine, session, entry, |entry| !entry.flags.has(Flag::Stale)) {
+        if is_stale(engine, session, entry, call.args) {
             return self.deny(engine, session, entry, call.args, MASTER_DOWN, out);
         }
         if let Some(away) = redirected(engine, session, entry, call.args) {
@@ -172,19 +174,18 @@ impl WorkerState {
         }
         if session.state.monitors {
             // Redis counts them among the replicas, which no pause holds.
-            if has_any(engine, session, entry, &[Flag::Readonly, Flag::Write, Flag::MayReplicate]) {
+            if has_any(engine, session, entry, call.args, &[Flag::Readonly, Flag::Write, Flag::MayReplicate]) {
                 let text = "ERR Replica can't interact with the keyspace";
                 return self.deny(engine, session, entry, call.args, text, out);
             }
-        } else if let Some(held) = self.check_pause(engine, session, entry) {
+        } else if let Some(held) = self.check_pause(engine, session, entry, call.args) {
             return held;
         }
-        let bits = engine.checks.bits();
-        if bits & CONGESTED != 0 && engine.is_congested(call.args.bytes_len()) && sends(engine, session, entry) {
+        if is_congested(engine, session, entry, call.args) {
             (session.waiting, session.is_counted) = (Waiting::Paused, true);
             return Checked::Held(Next::Sleep(CONGESTED_WAIT));
         }
-        if bits & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
+        if engine.checks.bits() & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
             self.show_monitors(engine, session, entry, call.args);
         }
         if session.checks & TRACKS != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
@@ -196,9 +197,15 @@ impl WorkerState {
     }
 
     /// Returns what becomes of a call that a pause holds.
-    fn check_pause(&mut self, engine: &Engine, session: &mut Session, entry: &Entry) -> Option<Checked> {
+    fn check_pause(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+    ) -> Option<Checked> {
         let (what, until_ms) = engine.checks.paused(self.now_ms)?;
-        if what != Paused::All && !may_change(engine, session, entry) {
+        if what != Paused::All && !may_change(engine, session, entry, args) {
             return None;
         }
         (session.waiting, session.is_counted) = (Waiting::Paused, true);
@@ -218,6 +225,10 @@ impl WorkerState {
     ) -> Option<Checked> {
         let user = session.state.user.clone();
         let called = Requested { entry, args: args.into(), database: session.state.database };
+        if matches!(entry.command.body, Body::Script(_)) {
+            // ACL LOG names the script's command where one of its calls is denied.
+            session.client.show(session, self.now_ms, session.last_command);
+        }
         let Err(denied) = called.check(&user) else {
             // A command of a block is told so when the block runs.
             let waits = session.multi.is_some() && !entry.command.runs_in_multi;
@@ -319,28 +330,40 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
 }
 
 /// Whether the command, or one that EXEC is about to run, has one of these flags.
-fn has_any(engine: &Engine, session: &Session, entry: &Entry, flags: &[Flag]) -> bool {
-    any_of(engine, session, entry, |entry| flags.iter().any(|&flag| entry.flags.has(flag)))
+fn has_any(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>, wanted: &[Flag]) -> bool {
+    any_of(engine, session, entry, args, |flags| wanted.iter().any(|&flag| flags.has(flag)))
 }
 
-/// Whether it, or one of the commands that it is about to run, is like that.
-fn any_of(engine: &Engine, session: &Session, entry: &Entry, is: impl Fn(&Entry) -> bool) -> bool {
+/// Whether the flags of the call, or of one that EXEC is about to run, are like that.
+fn any_of(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>, are: impl Fn(Flags) -> bool) -> bool {
     let is_exec = matches!(entry.command.body, Body::Engine(Control::Exec));
     let queued = session.multi.iter().filter(|_| is_exec).flat_map(|multi| &multi.commands);
-    is(entry) || queued.map(|queued| engine.table.entry(queued.command)).any(is)
+    are(flags_of(engine, entry, args.into())) || queued.map(|queued| flags_of_queued(engine, queued)).any(are)
+}
+
+/// Whether it needs data that are newer than those of a replica without its master.
+fn is_stale(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
+    engine.checks.bits() & STALE != 0 && any_of(engine, session, entry, args, |flags| !flags.has(Flag::Stale))
+}
+
+/// Whether it waits for inboxes that are too full for what it may send.
+fn is_congested(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
+    engine.checks.bits() & CONGESTED != 0
+        && engine.is_congested(args.bytes_len())
+        && sends(engine, session, entry, args)
 }
 
 /// Whether CLIENT PAUSE WRITE holds it.
-fn may_change(engine: &Engine, session: &Session, entry: &Entry) -> bool {
-    has_any(engine, session, entry, &[Flag::Write, Flag::MayReplicate])
+fn may_change(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
+    has_any(engine, session, entry, args, &[Flag::Write, Flag::MayReplicate])
 }
 
 /// Whether it may add to the inboxes: messages, lines of MONITOR, or events.
-fn sends(engine: &Engine, session: &Session, entry: &Entry) -> bool {
+fn sends(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
     let writes_send = engine.events() != 0 || engine.tracking.any();
     let flags: &[Flag] = if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] };
     let is_shown = engine.checks.bits() & MONITORED != 0 && crate::run::monitor::is_shown(entry);
-    is_shown || has_any(engine, session, entry, flags)
+    is_shown || has_any(engine, session, entry, args, flags)
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

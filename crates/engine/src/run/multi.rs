@@ -10,6 +10,7 @@ use crate::keys::watch::{WATCH_BYTES, Watching};
 use crate::run::engine::{Engine, LOADING};
 use crate::run::pool::{Job, Task};
 use crate::run::reply::discarded;
+use crate::run::script::{flags_of, flags_of_queued};
 use crate::run::short::ARGUMENTS_AT_ONCE;
 use crate::run::wait::timed;
 use crate::run::worker::{Next, WorkerState};
@@ -37,7 +38,7 @@ impl WorkerState {
         if entry.flags.has(Flag::NoMulti) || matches!(entry.command.body, Body::Migrate(_)) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
         }
-        if entry.flags.has(Flag::Write)
+        if flags_of(engine, entry, args.into()).has(Flag::Write)
             && session.state.repeating.is_none()
             && let Some(why) = engine.store().and_then(|store| store.refusal_of_writes())
         {
@@ -107,15 +108,21 @@ impl WorkerState {
             engine.unwatch(session);
             return self.reply(engine, session, Reply::NullArray, Index(0), out);
         }
-        if engine.store().is_none() {
+        let Some(refused) = engine.store().map(|store| store.refusal_of_writes()) else {
             engine.unwatch(session);
             return self.reply(engine, session, discarded(LOADING), Index(0), out);
-        }
+        };
         let seed = self.next_seed();
         // The watched keys stay registered until the block has run: what changes before it has its locks counts.
         let block = Block { commands: multi.commands, watching: session.watching.take() };
         let is_long = block.is_longer_than(ARGUMENTS_AT_ONCE);
-        let mut pending = Pending::new(Work::Block(Box::new(block)), seed);
+        let writes = || block.commands.iter().any(|queued| flags_of_queued(engine, queued).has(Flag::Write));
+        let refused = refused.filter(|_| session.state.repeating.is_none() && writes());
+        let work = Work::Block(Box::new(block));
+        if let Some(why) = refused {
+            return self.give_up(engine, session, &work, refusal(&why), out);
+        }
+        let mut pending = Pending::new(work, seed);
         pending.long = is_long;
         self.run_pending(engine, session, pending, out)
     }

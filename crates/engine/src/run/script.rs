@@ -5,7 +5,7 @@
 //! that lacks one is dropped and begun again, with the same random numbers. Texts and interpreters are in `scripts`.
 
 use crate::clients::checks::{IN_GROUP, STALE};
-use crate::clients::session::State;
+use crate::clients::session::{Queued, State};
 use crate::clients::statistics::Called;
 use crate::run::check::MASTER_DOWN;
 use crate::run::engine::Engine;
@@ -14,9 +14,10 @@ use crate::run::scripts::cache::Script;
 use crate::run::scripts::local;
 use crate::run::scripts::running::Kind;
 use haypile_commands::error::refusal;
+use haypile_commands::flags::Flags as CommandFlags;
 use haypile_commands::function::Library;
 use haypile_commands::table::Script as By;
-use haypile_commands::{Access, Args, Entry, Error};
+use haypile_commands::{Access, Args, Body, Entry, Error, Flag};
 use haypile_resp::{Protocol, Reply};
 use haypile_script::{Flags, Halted, Outcome, Program, Run, Shebang};
 use haypile_store::{Mode, Stop, Txn, WritePressure};
@@ -191,6 +192,32 @@ pub(crate) fn script_flags(engine: &Engine, by: By, args: Args<'_>) -> Option<Fl
     }
 }
 
+/// Returns the flags by which a call is looked at before it runs. Those that a script declares take the place of its
+/// command's, as in Redis.
+pub(crate) fn flags_of(engine: &Engine, entry: &Entry, args: Args<'_>) -> CommandFlags {
+    let Body::Script(by) = entry.command.body else { return entry.flags };
+    let Some(declared) = script_flags(engine, by, args) else { return entry.flags };
+    let mut flags = CommandFlags::default();
+    let stays = |flag: &Flag| match flag {
+        Flag::Write | Flag::Stale => false,
+        Flag::MayReplicate => !declared.no_writes,
+        _ => true,
+    };
+    entry.flags.iter().filter(stays).for_each(|flag| flags.add(flag));
+    if !declared.no_writes {
+        flags.add(Flag::Write);
+    }
+    if declared.allow_stale {
+        flags.add(Flag::Stale);
+    }
+    flags
+}
+
+/// Returns the flags by which a call of a block is looked at.
+pub(crate) fn flags_of_queued(engine: &Engine, queued: &Queued) -> CommandFlags {
+    flags_of(engine, engine.table.entry(queued.command), queued.args.as_args().into())
+}
+
 /// Finds a script by its name: in the cache, or among those that the same block has loaded.
 fn find(part: &Part<'_, '_, '_>, name: &[u8]) -> Result<Arc<Script>, Error> {
     let loaded = part.state.acts.loaded_script(name).map(|text| part.engine.scripts.of_text(text));
@@ -201,39 +228,25 @@ fn find(part: &Part<'_, '_, '_>, name: &[u8]) -> Result<Arc<Script>, Error> {
     found.ok_or_else(|| Error::text("NOSCRIPT No matching script. Please use EVAL."))
 }
 
-/// Whether a script may only read; the flags of its first line are looked at before it runs.
+/// Whether a script may only read; its flags are looked at before it runs. The texts are those for commands, as in
+/// Redis wherever it knows the flags beforehand.
 fn permit(part: &Part<'_, '_, '_>, entry: &Entry, flags: Option<Flags>) -> Result<bool, Error> {
     let only_reads = entry.command.access == Access::Read;
     let is_stale = part.engine.checks.bits() & STALE != 0;
-    let Some(flags) = flags else {
-        return if is_stale { Err(Error::text(MASTER_DOWN)) } else { Ok(only_reads) };
-    };
-    if flags.no_cluster && part.engine.checks.bits() & IN_GROUP != 0 {
+    if flags.is_some_and(|flags| flags.no_cluster) && part.engine.checks.bits() & IN_GROUP != 0 {
         return Err(Error::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
     }
-    if is_stale && !flags.allow_stale {
-        return Err(Error::text(
-            "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \
-             on the script.",
-        ));
+    if is_stale && flags.is_none_or(|flags| !flags.allow_stale) {
+        return Err(Error::text(MASTER_DOWN));
     }
+    let Some(flags) = flags else { return Ok(only_reads) };
     if flags.no_writes {
         return Ok(true);
     }
-    if only_reads {
-        return Err(Error::text("ERR Can not execute a script with write flag using *_ro command."));
-    }
-    let Some(store) = part.engine.store() else { return Ok(false) };
-    if part.state.repeating.is_none()
-        && store.refusal_of_writes().is_some_and(|why| why == haypile_store::Refusal::Follows)
-    {
-        return Err(Error::text("READONLY Can not run script with write flag on readonly replica."));
-    }
-    match crate::run::execute::pressure(&store, part.state, !flags.allow_oom) {
-        WritePressure::Stop(haypile_store::Refusal::OutOfMemory) => Err(Error::text(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        )),
-        WritePressure::Stop(why) => Err(Error::text(refusal(&why))),
+    let pressure = part.engine.store().map(|store| crate::run::execute::pressure(&store, part.state, !flags.allow_oom));
+    match pressure {
+        Some(WritePressure::Stop(why)) => Err(Error::text(refusal(&why))),
+        _ if only_reads => Err(Error::text("ERR Can not execute a script with write flag using *_ro command.")),
         _ => Ok(false),
     }
 }

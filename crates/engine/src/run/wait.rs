@@ -402,8 +402,15 @@ impl WorkerState {
         Next::Wait
     }
 
-    /// The store takes no writes now.
-    fn give_up(&mut self, engine: &Engine, session: &mut Session, work: &Work, why: String, out: &mut Vec<u8>) -> Next {
+    /// Answers a client whose writes the store refuses now.
+    pub(crate) fn give_up(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        work: &Work,
+        why: String,
+        out: &mut Vec<u8>,
+    ) -> Next {
         let reply = if work.is_block() {
             engine.unwatch(session);
             discarded(&why)
