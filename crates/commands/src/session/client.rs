@@ -139,7 +139,7 @@ const CLIENT_KILL: Command = Command {
     summary: "Closes connections.",
     syntax: "filter=(old-format | new-format=([ID client-id:integer@2.8.12] | [TYPE client-type@2.8.12=(NORMAL | \
             MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)] | [USER username] | [ADDR addr] | [LADDR laddr@6.2.0] | \
-            [SKIPME skipme=(YES | NO)] | [MAXAGE maxage:integer@7.4.0])...)",
+            [SKIPME skipme=(YES | NO)])...)",
     complexity: "O(N) where N is the number of client connections",
     body: Body::Act(client_kill),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
@@ -149,7 +149,6 @@ const CLIENT_KILL: Command = Command {
         ("3.2.0", "Added `master` type in for `TYPE` option."),
         ("5.0.0", "Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility."),
         ("6.2.0", "`LADDR` option."),
-        ("7.4.0", "`MAXAGE` option."),
     ],
     ..Command::USUAL
 };
