@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
         "bind-source-addr",
         TEXT,
         "\"\"",
-        "Address of this host from which connections to masters and to members of the group are made, from the next one on; `\"\"` is any. Nothing is reached from one that this host does not have.",
+        "Address of this host from which connections to masters and to members of the group come, from the next one on; `\"\"` is any, as is one that this host does not have.",
     ),
     Row::harmless("socket-mark-id", int(0, u32::MAX as i64), "0", "Mark on sockets for packet filters.").immutable(),
 ];

@@ -47,7 +47,7 @@ impl Engine {
         match act {
             Act::SetConfig(pairs) => {
                 self.log_changes(&self.settings.set(&slices(&pairs)).map_err(Error::text)?);
-                // What directives say of a lost master and of missing replicas holds at once.
+                // Directives about a lost master and missing replicas hold at once.
                 self.look_at_link();
                 self.look_at_replicas();
             }

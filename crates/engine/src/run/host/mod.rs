@@ -50,7 +50,7 @@ impl SessionHost<'_, '_> {
         if acts.is_empty() {
             return Ok(reply);
         }
-        // Who becomes a master is answered when it takes writes, as in Redis.
+        // REPLICAOF NO ONE is answered when the server takes writes, as in Redis.
         let promotes = |act: &Act| matches!(act, Act::Follow(None)) && self.engine.is_about_to_lead();
         if !self.may_wait && acts.iter().any(|act| act.may_block() || promotes(act)) {
             return Err(Error::Stop(Stop::Long));

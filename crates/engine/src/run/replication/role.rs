@@ -41,12 +41,12 @@ impl Engine {
         self.is_replica() && self.store().is_some()
     }
 
-    /// Waits until the server takes writes or follows a master again, for five seconds at most. The caller may wait, and
-    /// holds no store, which is opened again where it was about to follow.
+    /// Waits until the server takes writes, follows a master again or stops, for five seconds at most. The caller may
+    /// wait, and holds no store, which is opened again where it was about to follow.
     pub(crate) fn wait_to_lead(&self) {
         let end = Instant::now() + LEAD_WAIT;
         let leads = || self.store().is_some_and(|store| !store.takes_no_writes());
-        while !leads() && !self.is_replica() && Instant::now() < end {
+        while !leads() && !self.is_replica() && !self.is_closing() && Instant::now() < end {
             std::thread::sleep(LEAD_LOOK);
         }
     }
