@@ -362,7 +362,7 @@ fn rows_that_are_taken_in_order_are_read_ahead() {
         let mut reads = 0;
         for &number in &wanted {
             let found = take(number, Mode::Memory).or_else(|stop| {
-                // What may not wait for the disk reads nothing ahead.
+                // A command that may not wait for the disk reads nothing ahead.
                 assert_eq!(stop, Stop::WouldBlock);
                 reads += 1;
                 take(number, Mode::Disk)
