@@ -1,6 +1,6 @@
 //! The sockets that clients connect to, as CONFIG SET exchanges them while the server runs.
 //!
-//! Whoever sets `port`, `tls-port` or `bind` opens the new sockets and ends old ones; the accepting thread forgets the
+//! A setter of `port`, `tls-port` or `bind` opens the new sockets and ends old ones; the accepting thread forgets the
 //! ones and accepts from the others, as it is ordered. Nobody waits for that thread, which may be waiting for a setting
 //! itself, or have ended. Sockets whose place stays are left alone, and clients that are there stay.
 

@@ -19,8 +19,8 @@ const DISK_FACTOR: usize = 16;
 const DISK_BYTES: u64 = 512 << 10;
 const MEMORY_BYTES: u64 = 64 << 10;
 
-/// The part of the room for stretches that is read at once, at most.
-const ROOM_PART: u64 = 4;
+/// The part of the room for all stretches that one read may fill.
+const READ_PART: u64 = 4;
 
 /// How long a thread waits for another one that reads the rows of the same queue.
 const TURN_WAIT: Duration = Duration::from_millis(2);
@@ -73,7 +73,7 @@ impl Txn<'_> {
             return Ok(Some(found));
         }
         let ahead = store.stretches.ahead(object);
-        let room = store.stretches.bytes_max() / ROOM_PART;
+        let room = store.stretches.bytes_max() / READ_PART;
         let (ahead, bytes_max) = match tier {
             Tier::Disk => (ahead.max(1) * DISK_FACTOR, DISK_BYTES.min(room)),
             Tier::Memory => (ahead, MEMORY_BYTES.min(room)),

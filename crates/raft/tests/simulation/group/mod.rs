@@ -334,7 +334,7 @@ impl<'s> Group<'s> {
                 count(&self.seen.stalls);
                 self.tell(|| format!("{} is stalled for {ticks} ticks", at + 1));
             }
-            // Who is not stalled may be late all the same.
+            // A member that is not stalled may be late all the same.
             if self.random.chance(85) {
                 self.take_turn(at);
             }
