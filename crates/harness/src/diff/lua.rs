@@ -247,9 +247,11 @@ impl Script<'_> {
             }
             _ => {
                 let condition = *self.a.random.pick(CONDITIONS);
-                self.line("local rounds = 0 repeat rounds = rounds + 1");
+                // `until` sees the names of its loop's body: those of a loop within stay in a block of its own, else the
+                // outer one would look at the inner one's count, and might never end.
+                self.line("do local rounds = 0 repeat rounds = rounds + 1");
                 self.block(depth);
-                self.line(&format!("until rounds > 2 or ({condition})"));
+                self.line(&format!("until rounds > 2 or ({condition}) end"));
             }
         }
     }
@@ -332,7 +334,8 @@ mod tests {
             };
             let opened = body.lines().skip(3).filter(is_open).count();
             assert_eq!(opened, body.lines().skip(3).filter(|line| *line == "end").count(), "{body}");
-            assert_eq!(count("local rounds"), count("until "), "{body}");
+            assert_eq!(count("do local rounds"), body.matches("local rounds").count(), "{body}");
+            assert_eq!(count("do local rounds"), count("until "), "{body}");
             branches += count("else");
             loops += count("for ");
         }
