@@ -85,6 +85,32 @@ fn a_server_takes_writes_when_replicaof_no_one_is_answered() {
 }
 
 #[test]
+fn who_promotes_a_server_that_has_followed_is_answered_when_it_takes_writes() {
+    let dirs = [TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &[]);
+    let replica = replica_of(&master, &dirs[1], &[]);
+    let clients = || (replica.client(), replica.client());
+    let ((mut first, mut second), (mut writer, _)) = (clients(), clients());
+    for number in 0..10 {
+        let least = number % 2;
+        assert_eq!(writer.ask(&format!("CONFIG SET min-replicas-to-write {least}")), "+OK\r\n");
+        // The second finds nothing to change, and the server on its way.
+        first.send(b"REPLICAOF NO ONE\r\n");
+        second.send(b"REPLICAOF NO ONE\r\n");
+        assert_eq!(second.reply(), "+OK\r\n");
+        let written = writer.ask(&format!("SET own:{number} x"));
+        assert_eq!(written.starts_with("-NOREPLICAS"), least == 1, "{written}");
+        assert_eq!(written == "+OK\r\n", least == 0, "{written}");
+        assert_eq!(first.reply(), "+OK\r\n");
+        assert_eq!(first.ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
+        assert_eq!(writer.ask("SET a b"), READONLY);
+        wait_for_link(&replica);
+    }
+    replica.stop();
+    master.stop();
+}
+
+#[test]
 fn directives_about_a_lost_master_and_missing_replicas_hold_at_once() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);

@@ -371,7 +371,7 @@ fn set_reply_age(_host: &mut dyn Host, args: Args) -> Result<Answer> {
 fn sleep(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     // The cast takes what is negative for 0, and what is too much for the longest time that there is.
     let timeout_ms = Some((leading_number(args.get(2)) * 1000.0) as u64);
-    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::Sleep, timeout_ms })))
+    Ok(Answer::ok(Act::Wait(Wait { kind: WaitKind::Sleep, timeout_ms })))
 }
 
 /// The number that a word begins with, as C reads it; 0 if it begins with none.

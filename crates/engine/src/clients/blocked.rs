@@ -1,7 +1,7 @@
-//! Sessions whose reply is held back: WAIT, WAITAOF, DEBUG SLEEP.
+//! Sessions whose reply is held back: WAIT, WAITAOF, DEBUG SLEEP, REPLICAOF NO ONE.
 //!
 //! No thread waits with them. Their event loop comes back when their time is over, when the log is on the disk as far
-//! as they asked (`Blocked::on_sync`, from the log's threads), or when somebody lets them go (`Blocked::unblock`). Of
+//! as they asked (`Blocked::on_sync`, from the log's threads), when the data lead, or when somebody lets them go (`Blocked::unblock`). Of
 //! time and unblocking exactly one wins: whoever takes the session out of the table. Those that wait for keys are in
 //! `blocking`.
 
@@ -10,6 +10,7 @@ use crate::clients::session::{Event, What};
 use crate::sync::{Mutex, lock};
 use haypile_commands::host::{Wait, WaitKind};
 use haypile_log::Index;
+use haypile_resp::Reply;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 /// A reply that is held back, and the end of its wait.
 pub(crate) struct Held {
     pub wait: Wait,
+    /// What the command has answered: WAIT and WAITAOF nothing yet.
+    pub made: Reply,
     /// The end of the reply's wait; `None` waits for ever.
     pub deadline: Option<Instant>,
     /// The newest record that the client has written or read so far: WAITAOF asks for it to be on the disk.
@@ -37,7 +40,7 @@ pub enum Unblock {
 #[derive(Default)]
 pub struct Blocked {
     sessions: Mutex<HashMap<u64, Arc<Inbox>>>,
-    /// Some session waits for the log or for replicas: only then their progress is worth a look at the table.
+    /// Some session waits for the log, for replicas or for the role: only then progress is worth a look at the table.
     waits_for_sync: AtomicBool,
 }
 

@@ -287,8 +287,6 @@ pub(crate) struct Finished {
     pub was_block: bool,
     /// The command had waited for a key lock.
     pub was_locked: bool,
-    /// The server is to be a master, and the reply waits until it takes writes.
-    pub promotes: bool,
     /// The commands that a block has run.
     pub called: Vec<Called>,
     /// The command has found nothing, and waits for its keys.
@@ -306,7 +304,6 @@ impl Finished {
             gate: StoreGate::default(),
             was_block: false,
             was_locked: false,
-            promotes: false,
             called: Vec::new(),
             waiter: None,
             counted: None,

@@ -24,6 +24,7 @@ impl Engine {
     #[cold]
     fn carry_out_all(&self, client: u64, state: &mut State, mut reply: Reply, is_block: bool) -> Reply {
         for (command, act) in std::mem::take(&mut state.acts).acts {
+            let promotes = matches!(act, Act::Follow(None));
             let outcome = match act {
                 act if act.is_about_users() => self.carry_out_for_users(act, client, state).map(|()| None),
                 act => self.carry_out_one(act, is_block),
@@ -34,6 +35,8 @@ impl Engine {
                     reply => Some(reply),
                 };
                 *place.expect("a block has a reply for each of its commands") = other;
+            } else if promotes {
+                state.wait = self.promotion();
             }
         }
         reply

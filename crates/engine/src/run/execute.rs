@@ -290,9 +290,6 @@ impl WorkerState {
             Err(Error::Stop(Stop::Long)) => return Ok(self.refuse(engine, session, engine.loading_error(), out)),
             reply => reply.unwrap_or_else(Error::into_reply),
         };
-        if let Some(wait) = session.state.wait.take() {
-            return Ok(self.block(engine, session, wait, out));
-        }
         if let Some(how) = session.state.reload.take() {
             return Ok(self.reload(engine, session, how));
         }
@@ -304,7 +301,7 @@ impl WorkerState {
         }
         let reply = engine.carry_out(session.id, &mut session.state, reply, false);
         self.show_changes(engine, session, Index(0));
-        Ok(self.reply(engine, session, reply, Index(0), out))
+        Ok(self.reply_or_hold(engine, session, reply, out))
     }
 
     /// Keeps command `at` in its session and sees to it that it goes on.

@@ -31,9 +31,11 @@ impl Engine {
 impl Held {
     /// Asks for what is missing; returns how far it is by now.
     fn reached(&self, engine: &Engine) -> Reached {
-        let Some(store) = engine.store() else { return Reached::default() };
         // In this order: progress in between finds the mark.
         engine.blocked.wait_for_sync();
+        let Some(store) = engine.store() else {
+            return Reached { has_role: engine.has_role(None), ..Reached::default() };
+        };
         if matches!(self.wait.kind, WaitKind::WaitAof { local: true, .. }) && store.log().synced() < self.through {
             store.log().request_sync();
         }
@@ -50,16 +52,32 @@ impl Engine {
             Some(_) => (0, 0),
             None => self.replication.acknowledged(through),
         };
-        Reached { synced: store.log().synced() >= through, replicas, synced_replicas }
+        let (synced, has_role) = (store.log().synced() >= through, self.has_role(Some(store)));
+        Reached { synced, replicas, synced_replicas, has_role }
     }
 }
 
 impl WorkerState {
+    /// Answers a command that has ended and whose acts are carried out, or holds its reply back.
+    #[inline]
+    pub(crate) fn reply_or_hold(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        reply: Reply,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        match session.state.wait.take() {
+            None => self.reply(engine, session, reply, Index(0), out),
+            Some(wait) => self.block(engine, session, wait, reply, out),
+        }
+    }
+
     /// Holds the reply of a command back.
     #[cold]
-    pub(crate) fn block(&mut self, engine: &Engine, session: &mut Session, wait: Wait, out: &mut Vec<u8>) -> Next {
+    fn block(&mut self, engine: &Engine, session: &mut Session, wait: Wait, made: Reply, out: &mut Vec<u8>) -> Next {
         let deadline = wait.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        let held = Box::new(Held { wait, deadline, through: session.gate() });
+        let held = Box::new(Held { wait, made, deadline, through: session.gate() });
         if !held.sleeps() {
             // A wait that the client asked for is not the server's time.
             session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
@@ -96,15 +114,15 @@ impl WorkerState {
         }
         let reply = match unblocked {
             Some(Unblock::Error) => Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(),
-            _ => held.wait.reply(reached),
+            _ => held.wait.reply(held.made, reached),
         };
         self.reply(engine, session, reply, Index(0), out)
     }
 }
 
 /// Returns the reply of a command that waits in a transaction, where nothing waits: as if its time were over at once.
-pub(crate) fn reply_at_once(engine: &Engine, wait: Wait) -> Reply {
+pub(crate) fn reply_at_once(engine: &Engine, wait: Wait, made: Reply) -> Reply {
     // Which records are the client's own is not known here: none of them is missing if no record is.
     let reached = engine.store().map(|store| engine.reached(&store, store.log().last()));
-    wait.reply(reached.unwrap_or_default())
+    wait.reply(made, reached.unwrap_or_default())
 }

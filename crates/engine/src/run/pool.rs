@@ -21,7 +21,6 @@ use crate::run::together::{Together, Wanted};
 use crate::run::work::Needs;
 use crate::sync::{Mutex, lock};
 use haypile_commands::Access;
-use haypile_commands::host::Act;
 use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::sync::Arc;
@@ -264,11 +263,6 @@ impl Job {
             Task::Run(pending, state) => {
                 let guest = Guest { engine, session, inbox: &inbox, pending, state };
                 if let Some(mut finished) = run(guest, &store) {
-                    if finished.promotes {
-                        // The data may be opened again for it.
-                        drop(store);
-                        engine.wait_to_lead();
-                    }
                     finished.counted = engine.count_reply(&finished.reply);
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }
@@ -413,18 +407,9 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     Some(match ran.reply {
         Ok(reply) => {
             let Guest { session, mut state, .. } = guest;
-            let promotes = state.acts.acts.iter().any(|(_, act)| matches!(act, Act::Follow(None)));
             let reply = encoded_if_long(engine.carry_out(session, &mut state, reply, was_block), state.protocol);
             let (called, waiter) = (ran.called, ran.waiter);
-            Finished {
-                gate: ran.gate,
-                was_block,
-                was_locked,
-                promotes,
-                called,
-                waiter,
-                ..Finished::plain(state, reply)
-            }
+            Finished { gate: ran.gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
         }
         Err(Stop::NeedsLocks) => {
             guest.pending.lacked += 1;

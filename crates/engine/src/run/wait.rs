@@ -108,7 +108,7 @@ impl WorkerState {
                 self.count_block(engine, session, finished.called);
                 match finished.waiter {
                     Some(waiter) => self.wait_for_keys(engine, session, waiter, out),
-                    None => self.reply(engine, session, finished.reply, Index(0), out),
+                    None => self.reply_or_hold(engine, session, finished.reply, out),
                 }
             }
             (Waiting::Pool, What::Watching(watching)) => {
@@ -331,7 +331,7 @@ impl WorkerState {
             engine.unwatch(session);
         }
         engine.depend_on_earlier(session, ran.gate);
-        self.reply(engine, session, reply, Index(0), out)
+        self.reply_or_hold(engine, session, reply, out)
     }
 
     /// Defers the command: it is left where what it waits for will find it.

@@ -102,7 +102,7 @@ pub struct Wait {
     pub timeout_ms: Option<u64>,
 }
 
-/// The commands whose replies are held back. CLIENT UNBLOCK ends all waits but that of `Sleep`.
+/// What holds the reply of a command back. CLIENT UNBLOCK ends all waits but that of `Sleep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitKind {
     /// DEBUG SLEEP.
@@ -111,6 +111,8 @@ pub enum WaitKind {
     Wait { replicas: usize },
     /// WAITAOF until all that the client has seen is on the disk: here, if `local`, and on so many replicas.
     WaitAof { local: bool, replicas: usize },
+    /// REPLICAOF NO ONE, until the server takes writes, or is a replica again.
+    Promotion,
 }
 
 /// How far that has got which a client has seen.
@@ -122,6 +124,8 @@ pub struct Reached {
     pub replicas: usize,
     /// The number of replicas that have it on their disks.
     pub synced_replicas: usize,
+    /// Whether the server takes writes, or follows a master.
+    pub has_role: bool,
 }
 
 impl Wait {
@@ -131,13 +135,14 @@ impl Wait {
             WaitKind::Sleep => false,
             WaitKind::Wait { replicas } => reached.replicas >= replicas,
             WaitKind::WaitAof { local, replicas } => (reached.synced || !local) && reached.synced_replicas >= replicas,
+            WaitKind::Promotion => reached.has_role,
         }
     }
 
-    /// The reply at the end of the wait, whatever ended it.
-    pub fn reply(self, reached: Reached) -> Reply {
+    /// Returns the reply at the end of the wait, whatever ended it; `made` is the one that the command has made before.
+    pub fn reply(self, made: Reply, reached: Reached) -> Reply {
         match self.kind {
-            WaitKind::Sleep => Reply::ok(),
+            WaitKind::Sleep | WaitKind::Promotion => made,
             WaitKind::Wait { .. } => Reply::Integer(reached.replicas as i64),
             WaitKind::WaitAof { .. } => {
                 Reply::array([i64::from(reached.synced), reached.synced_replicas as i64].map(Reply::Integer))

@@ -50,9 +50,7 @@ impl SessionHost<'_, '_> {
         if acts.is_empty() {
             return Ok(reply);
         }
-        // REPLICAOF NO ONE is answered when the server takes writes, as in Redis.
-        let promotes = |act: &Act| matches!(act, Act::Follow(None)) && self.engine.is_about_to_lead();
-        if !self.may_wait && acts.iter().any(|act| act.may_block() || promotes(act)) {
+        if !self.may_wait && acts.iter().any(Act::may_block) {
             return Err(Error::Stop(Stop::Long));
         }
         for act in acts {
@@ -62,7 +60,7 @@ impl SessionHost<'_, '_> {
                     let payload = Payload::new(payload, &self.engine.client_memory);
                     self.state.changing().effects.push(Effect::Publish { kind, channel, payload, audience });
                 }
-                Act::Wait(wait) if self.txn.is_some() => reply = held_back::reply_at_once(self.engine, wait),
+                Act::Wait(wait) if self.txn.is_some() => reply = held_back::reply_at_once(self.engine, wait, reply),
                 Act::Wait(wait) => self.state.wait = Some(wait),
                 Act::Reload(_) if self.txn.is_some() => {
                     return Err(Error::text("ERR data cannot be opened again inside a transaction"));

@@ -32,9 +32,10 @@ impl Engine {
         })
     }
 
-    /// Sees to it that a store which leads, and is not in place yet, takes no client's write while it has an origin: it
-    /// forgets that, or repeats a master's commands until `lead` is called.
+    /// Sees to it that a store which is not in place yet takes no client's write while too few replicas follow, or, if it
+    /// leads, while it has an origin: it forgets that, or repeats a master's commands until `lead` is called.
     pub(crate) fn settle_origin(&self, store: &Store) {
+        store.set_lacks_replicas(self.lacks_replicas());
         if store.follows() {
             return;
         }
@@ -91,12 +92,13 @@ impl Engine {
             }
             if store.is_about_to_follow() {
                 drop(store);
-                return self.open_again(Reload::Base, false, &mut || Ok(()));
+                self.open_again(Reload::Base, false, &mut || Ok(()))?;
+                self.blocked.look_again();
+                return Ok(());
             }
             let _exclusion = self.hold_exclusion();
             store.forget_origin()?;
-            store.end_to_repeat();
-            self.refuse_writes_of_replica();
+            self.begin_to_lead(&store);
             tracing::info!("the data lead: no master's commands are repeated any more");
             return Ok(());
         }
@@ -105,10 +107,18 @@ impl Engine {
         store.begin_to_repeat();
         let start = store.lead().map_err(|error| error.to_string())?;
         store.forget_origin()?;
-        store.end_to_repeat();
-        self.refuse_writes_of_replica();
+        self.begin_to_lead(&store);
         self.look_at_confirmations();
         tracing::info!("the data lead from record {} on, in history {}", start.after().next(), start.history);
         Ok(())
+    }
+
+    /// Has a store that leads take clients' writes, unless there are less replicas than these need, or the server is to
+    /// follow again.
+    fn begin_to_lead(&self, store: &Store) {
+        self.look_at_replicas();
+        store.end_to_repeat();
+        self.refuse_writes_of_replica();
+        self.blocked.look_again();
     }
 }

@@ -4,13 +4,14 @@ use crate::keys::waiters::End;
 use crate::run::engine::Engine;
 use crate::run::replication::facts::{FailoverStep, Link, Master, Replicator, Upstream};
 use crate::sync::lock;
+use haypile_commands::host::{Wait, WaitKind};
 use haypile_commands::{Error, Result};
 use haypile_resp::Reply;
-use std::time::{Duration, Instant};
+use haypile_store::Store;
+use std::time::Duration;
 
-/// How long the reply of REPLICAOF NO ONE waits for the data to lead, and the time between looks.
-const LEAD_WAIT: Duration = Duration::from_secs(5);
-const LEAD_LOOK: Duration = Duration::from_micros(200);
+/// How long the reply of REPLICAOF NO ONE waits at most for the server to take writes.
+const PROMOTION_MS_MAX: u64 = 5_000;
 
 impl Engine {
     /// Gives the way to masters; before `serve`.
@@ -36,19 +37,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether data are there that REPLICAOF NO ONE would have lead.
-    pub(crate) fn is_about_to_lead(&self) -> bool {
-        self.is_replica() && self.store().is_some()
+    /// Returns what the reply of REPLICAOF NO ONE waits for: as in Redis, it comes when the server takes writes.
+    pub(crate) fn promotion(&self) -> Option<Wait> {
+        let wait = Wait { kind: WaitKind::Promotion, timeout_ms: Some(PROMOTION_MS_MAX) };
+        (!self.has_role(self.store().as_deref())).then_some(wait)
     }
 
-    /// Waits until the server takes writes, follows a master again or stops, for five seconds at most. The caller may
-    /// wait, and holds no store, which is opened again where it was about to follow.
-    pub(crate) fn wait_to_lead(&self) {
-        let end = Instant::now() + LEAD_WAIT;
-        let leads = || self.store().is_some_and(|store| !store.takes_no_writes());
-        while !leads() && !self.is_replica() && !self.is_closing() && Instant::now() < end {
-            std::thread::sleep(LEAD_LOOK);
-        }
+    /// Returns whether the server takes writes, or is a replica: it is not about to lead.
+    pub(crate) fn has_role(&self, store: Option<&Store>) -> bool {
+        self.is_replica() || store.is_some_and(|store| !store.takes_no_writes())
     }
 
     fn can_follow(&self) -> Result<()> {
@@ -94,6 +91,7 @@ impl Engine {
             replicator.on_master(master);
         }
         self.look_at_link();
+        self.blocked.look_again();
         true
     }
 
