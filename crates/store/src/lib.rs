@@ -75,6 +75,7 @@ pub use stop::{Mode, Stop};
 pub use store::Store;
 pub use tunables::{TUNABLES, Tunables};
 pub use txn::commit::Committed;
+pub use txn::next::NextRows;
 pub use txn::view::View;
 pub use txn::visit::RowPresence;
 pub use txn::{

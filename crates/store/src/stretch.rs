@@ -211,9 +211,14 @@ impl Stretch {
         (!is_cut || !rows.is_empty()).then_some((rows, is_cut))
     }
 
+    /// Returns whether a row is in the bounds, so that what the base has of it is known.
+    pub fn covers(&self, row: &[u8]) -> bool {
+        self.from[..] <= *row && *row < self.until[..]
+    }
+
     /// Returns what the base has of a row: its value, or that there is none; nothing if the row is not in the bounds.
     pub fn find(&self, row: &[u8]) -> Option<Option<Value>> {
-        if *row < self.from[..] || *row >= self.until[..] {
+        if !self.covers(row) {
             return None;
         }
         let at = self.before(row);

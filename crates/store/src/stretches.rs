@@ -167,11 +167,38 @@ impl Stretches {
         Some(found)
     }
 
+    /// Returns the stretch that says what the base has of a row, if there is one.
+    pub fn with_row(&self, epoch: u64, row: &[u8]) -> Option<Arc<Stretch>> {
+        let (object, _) = ObjectKey::of(row)?;
+        let mut place = self.place(object).lock();
+        let stretch = place.held(object, epoch)?.clone();
+        if !stretch.covers(row) {
+            return None;
+        }
+        place.reads.on_hit();
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(stretch)
+    }
+
     /// Returns how many rows a read of an object that goes to the base is to read, at least, for those that follow it;
     /// 0: as many as it needs. It may read none, because it would have to wait for the disk: only `on_read` notes it.
     pub fn ahead(&self, object: ObjectKey) -> usize {
         let mut reads = self.place(object).lock().reads;
         reads.on_miss(object)
+    }
+
+    /// Returns whether the rows that a read of an object brings will be kept: its place is not another one's.
+    pub fn would_keep(&self, object: ObjectKey) -> bool {
+        let mut reads = self.place(object).lock().reads;
+        reads.on_miss(object);
+        reads.object == Some(object)
+    }
+
+    /// Returns how many bytes the rows of an object take that are kept, on average, if there are some.
+    pub fn row_bytes(&self, object: ObjectKey) -> Option<usize> {
+        let place = self.place(object).lock();
+        let stretch = place.stretch.as_ref().filter(|_| place.reads.object == Some(object))?;
+        stretch.row_bytes().checked_div(stretch.len())
     }
 
     /// Notes a read of an object's rows in the base.
@@ -437,13 +464,18 @@ mod tests {
         let other = (4..).map(|id| ObjectKey::new(Family::Data, Space(1), Slot(2), ObjectId(id)));
         let other = other.into_iter().find(|other| std::ptr::eq(stretches.place(*other), stretches.place(object())));
         let other = other.expect("one of them has the same place");
+        assert!(stretches.would_keep(other), "the place is free");
         (0..5).for_each(|_| stretches.on_read(object()));
         stretches.keep(object(), Arc::new(stretch()));
+        assert!(stretches.would_keep(object()) && !stretches.would_keep(other));
+        assert_eq!(stretches.row_bytes(object()), Some(stretch().row_bytes() / stretch().len()));
+        assert_eq!(stretches.row_bytes(other), None);
         stretches.on_read(other);
         stretches.keep(other, Arc::new(stretch()));
         assert!(stretches.row(EPOCH, &row(22)).is_some());
         (0..5).for_each(|_| stretches.on_read(other));
         assert!(stretches.row(EPOCH, &row(22)).is_none(), "it is read no more");
+        assert!(stretches.would_keep(other));
         assert_eq!(stretches.bytes(), 0);
     }
 

@@ -2,7 +2,9 @@
 
 use haypile_store::row;
 use haypile_store::testing::{TestStore, memory_store};
-use haypile_store::{Access, Call, Counter, Direction, Mode, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers};
+use haypile_store::{
+    Access, Call, Counter, Direction, Mode, NextRows, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers,
+};
 
 fn call(mode: Mode) -> Call<'static> {
     Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
@@ -357,7 +359,14 @@ fn rows_that_are_taken_in_order_are_read_ahead() {
         let end = *wanted.last().expect("there are some");
         let take = |number: u8, mode: Mode| {
             let mut txn = store.begin(TxnBuffers::default(), call(mode));
-            txn.row_and_next(&element(number), direction, || element(end))
+            let next = |count: usize| match direction {
+                Direction::Forward => NextRows { end: element(end), is_counted: false },
+                Direction::Backward => {
+                    let last = (usize::from(number) + 1).saturating_sub(count) as u8;
+                    NextRows { end: element(last.max(end)), is_counted: true }
+                }
+            };
+            txn.row_and_next(&element(number), direction, next)
         };
         let mut reads = 0;
         for &number in &wanted {
@@ -377,6 +386,28 @@ fn rows_that_are_taken_in_order_are_read_ahead() {
         assert_eq!(take(end, Mode::Disk).expect("readable").as_deref(), Some(&b"new"[..]));
         store.flush_now().expect("flushes to memory");
         assert_eq!(take(end, Mode::Disk).expect("readable").as_deref(), Some(&b"new"[..]));
+    }
+}
+
+#[test]
+fn long_rows_before_short_ones_are_read_from_the_end_that_is_asked_for() {
+    const ROWS: u8 = 200;
+    const LONG: u8 = 120;
+    let store = memory_store();
+    let space = begin(&store).space(0);
+    let element = |number: u8| row::data_row(space, haypile_store::Slot(3), haypile_store::ObjectId(7), &[number]);
+    let value = |number: u8| vec![number; if number < LONG { 60_000 } else { 4 }];
+    for number in 0..ROWS {
+        let mut txn = begin(&store);
+        txn.put_row(&element(number), &[&value(number)]).expect("small");
+        txn.commit().expect("commits");
+    }
+    store.flush_now().expect("flushes to memory");
+    for number in (0..ROWS).rev() {
+        let last = |count: usize| (usize::from(number) + 1).saturating_sub(count) as u8;
+        let next = |count: usize| NextRows { end: element(last(count)), is_counted: true };
+        let found = begin(&store).row_and_next(&element(number), Direction::Backward, next);
+        assert_eq!(found.expect("readable").as_deref(), Some(&value(number)[..]));
     }
 }
 

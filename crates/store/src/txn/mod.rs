@@ -12,7 +12,7 @@ mod draw;
 mod facts;
 mod gate;
 pub(crate) mod merge;
-mod next;
+pub(crate) mod next;
 mod notes;
 pub(crate) mod own;
 mod reads;

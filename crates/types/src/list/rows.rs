@@ -15,7 +15,7 @@ use crate::key::{self, Entry, Header, Object, Tag, damaged};
 use crate::value::encoding;
 use crate::{Result, listpack};
 use haypile_store::row::RowKey;
-use haypile_store::{Direction, Key, Sought, Txn, Value, View};
+use haypile_store::{Direction, Key, NextRows, Sought, Txn, Value, View};
 use std::ops::{ControlFlow, Range};
 
 /// A list as its header describes it while it is dense, for guesses: the header is not verified.
@@ -261,11 +261,16 @@ impl ListRows {
     #[inline]
     fn end_element(&self, txn: &mut Txn<'_>, side: Side, position: u64) -> Result<Value> {
         let row = self.row(position);
-        let end = || match side {
-            Side::Head => self.row(self.last),
-            Side::Tail => self.row(self.first),
+        let next = |count: usize| {
+            let is_counted = self.directory.is_none();
+            let far = if is_counted { (count as u64 - 1).saturating_mul(STEP) } else { u64::MAX };
+            let end = match side {
+                Side::Head => self.last.min(self.first.saturating_add(far)),
+                Side::Tail => self.first.max(self.last.saturating_sub(far)),
+            };
+            NextRows { end: self.row(end), is_counted }
         };
-        match txn.row_and_next(&row, side.inwards(), end)? {
+        match txn.row_and_next(&row, side.inwards(), next)? {
             Some(element) => Ok(element),
             None => Err(damaged("a list: the row of an element", &row)),
         }
