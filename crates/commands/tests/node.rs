@@ -340,12 +340,21 @@ fn there_are_no_modules_and_nothing_to_rewrite() {
 
 #[test]
 fn lolwut_draws_and_names_the_version() {
-    for line in ["LOLWUT", "LOLWUT VERSION 5", "LOLWUT VERSION", "LOLWUT version 99 1 2 3", "LOLWUT hay"] {
+    for line in [
+        "LOLWUT",
+        "LOLWUT VERSION 5",
+        "LOLWUT VERSION",
+        "LOLWUT version 99 1 2 x",
+        "LOLWUT VERSION 6 1 2 x",
+        "LOLWUT hay",
+    ] {
         let Reply::Verbatim("txt", text) = Session::default().call(line) else { panic!("{line}: a text") };
         let text = String::from_utf8(text.to_vec()).expect("a text");
         assert!(text.ends_with("\nRedis ver. 7.4.0\n") && text.lines().count() > 5, "{line}: {text}");
     }
-    fails("LOLWUT VERSION x", "ERR value is not an integer or out of range");
+    for line in ["LOLWUT VERSION x", "LOLWUT VERSION 5 x", "LOLWUT VERSION 5 1 2 x", "LOLWUT VERSION 6 1 x"] {
+        fails(line, "ERR value is not an integer or out of range");
+    }
 }
 
 #[test]

@@ -31,10 +31,16 @@ const PIKA: [&str; 3] = ["(\\_/)", "(o.o)", "(\")(\")"];
 const ROWS: usize = 7;
 const HAY: &[u8] = b"/\\|_-~,'";
 
-/// Draws the pile, for every version, each time with other hay. Arguments behind the version have no effect.
+/// Draws the pile, for every version, each time with other hay. Arguments behind the version have no effect, but those
+/// that versions 5 and 6 have in Redis are to be integers.
 fn lolwut(host: &mut dyn Host, args: Args) -> Result<Reply> {
     if args.is(1, "version") && args.len() >= 3 {
-        args.int(2)?;
+        let measures = match args.int(2)? {
+            5 => 3,
+            6 => 2,
+            _ => 0,
+        };
+        (3..args.len()).take(measures).try_for_each(|at| args.int(at).map(drop))?;
     }
     Ok(Reply::Verbatim("txt", drawing(host.now_us()).into()))
 }
