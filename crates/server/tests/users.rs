@@ -95,8 +95,8 @@ fn a_file_of_users_is_read_at_the_start_and_by_acl_load() {
 
 #[test]
 fn who_ends_ones_own_connection_by_a_change_of_users_gets_the_reply() {
-    let dir = TempDir::new();
-    let file = dir.path().join("users.acl");
+    let (dir, beside) = (TempDir::new(), TempDir::new());
+    let file = beside.path().join("users.acl");
     fs::write(&file, "").expect("it is new");
     let server = Server::start(dir.path(), &["--aclfile", file.to_str().expect("a plain path")]);
     let mut admin = server.client();
