@@ -173,3 +173,30 @@ fn zero_has_no_sign_where_redis_would_keep_a_listpack() {
         }
     });
 }
+
+#[test]
+fn zero_has_no_sign_where_redis_would_have_added_it_to_a_listpack() {
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        fill(&mut client, "z", 0..200, settle);
+        assert_eq!(integer(&mut client, "ZADD z -0 p"), 1);
+        let check = |client: &mut Client<'_>, range: &str, expected: &str| {
+            client.call(&words(&format!("ZRANGESTORE d z {range}")));
+            settle();
+            let Shown::Bulk(score) = client.call(&words("ZSCORE d p")) else { panic!("{range}: a score") };
+            assert_eq!(String::from_utf8_lossy(&score), expected, "{range}");
+        };
+        // Redis knows before how many a range of ranks has, but not how many one of scores has.
+        check(&mut client, "0 127", "0");
+        check(&mut client, "0 128", "-0");
+        check(&mut client, "0 -1", "-0");
+        check(&mut client, "-inf +inf BYSCORE", "0");
+        check(&mut client, "+inf -inf BYSCORE REV", "-0");
+        check(&mut client, "+inf -inf BYSCORE REV LIMIT 70 129", "-0");
+        check(&mut client, "+inf -inf BYSCORE REV LIMIT 71 129", "0");
+        assert_eq!(integer(&mut client, &format!("ZADD z -1 {}", "x".repeat(65))), 1);
+        for (range, expected) in [("0 9", "-0"), ("1 9", "0"), ("195 -1 REV", "0")] {
+            check(&mut client, range, expected);
+        }
+    });
+}

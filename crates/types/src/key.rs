@@ -287,6 +287,14 @@ impl Entry {
         let (block, range) = self.row.into_parts();
         Value::new(block, (range.start + at) as usize..range.end as usize)
     }
+
+    /// Returns the number of a hash's fields, those whose deadlines have passed included. The payload is `object, where
+    /// there is one | encoding: u8 | count`, as in `packed` and `element`.
+    fn fields(&self) -> u64 {
+        let (at, width) = if self.header.object.is_some() { (Object::BYTES + 1, 8) } else { (1, 2) };
+        let count = self.payload().get(at..at + width).unwrap_or_default();
+        count.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
 }
 
 /// Returns the error for a row that does not parse: damage, or a format that is newer than this program.
@@ -372,19 +380,20 @@ pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     if let Some(end_ms) = entry.header.ends_ms().filter(|_| entry.header.is_expired(txn.expiry_ms())) {
         remove(txn, key, &entry.header)?;
         txn.on_lapsed(key, end_ms);
-        tell_expired(txn, key, &entry.header);
+        tell_expired(txn, key, &entry);
         return Ok(None);
     }
     Ok(Some(entry))
 }
 
 /// Tells that a key has expired, by its own deadline or with the last of its fields.
-fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
+fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) {
     txn.on_expired();
     txn.on_found_expired(key);
-    if header.deadline_ms.is_some_and(|deadline| txn.expiry_ms() > deadline) {
+    if entry.header.deadline_ms.is_some_and(|deadline| txn.expiry_ms() > deadline) {
         txn.on_event(event::EXPIRED, "expired", key);
     } else {
+        txn.on_expired_fields(entry.fields());
         txn.on_event(event::HASH, "hexpired", key);
         txn.on_event(event::GENERIC, "del", key);
     }
@@ -398,15 +407,15 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
         Presence::Absent => Ok(None),
         Presence::Plain => Ok(Some(Header::inline(None))),
         Presence::Row(row) => {
-            let header = Entry::parse(row)?.header;
-            if header.is_expired(txn.expiry_ms()) {
+            let entry = Entry::parse(row)?;
+            if entry.header.is_expired(txn.expiry_ms()) {
                 // An expired key counts as absent: the write makes a new key.
-                tell_expired(txn, key, &header);
+                tell_expired(txn, key, &entry);
                 txn.on_event(event::NEW, "new", key);
                 txn.on_ready(key);
                 txn.forget_access(key);
             }
-            Ok(Some(header))
+            Ok(Some(entry.header))
         }
     }
 }
@@ -514,7 +523,7 @@ pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<Due>
     let header = entry.header;
     if header.is_expired(txn.expiry_ms()) {
         remove(txn, key, &header)?;
-        tell_expired(txn, key, &header);
+        tell_expired(txn, key, &entry);
         return Ok(Due::Removed);
     }
     let is_of_fields = header.fields.is_some_and(|fields| fields.first_ms == deadline_ms);

@@ -390,6 +390,8 @@ fn zrangestore(txn: &mut Txn, args: Args) -> Result<Reply> {
         if count > ROWS_INLINE_MAX as u64 {
             txn.long()?;
         }
+        let is_known = matches!(stretch.range, Range::Index { .. });
+        maker = Maker::one_by_one(txn, is_known.then_some(count));
         let mut done = 0;
         while done < count {
             let mut step = Vec::with_capacity((count - done).min(STEP) as usize);

@@ -242,6 +242,7 @@ impl Rows {
             Header { tag: Tag::HashRows, deadline_ms: self.deadline_ms, fields, object: Some(self.head.object) };
         if self.head.count == 0 || header.is_expired(txn.expiry_ms()) {
             // Fields that have expired may be left, and go with it.
+            txn.on_expired_fields(self.head.count);
             txn.on_found_expired(key);
             return match &self.before {
                 Some(before) => key::remove(txn, key, before),

@@ -24,11 +24,25 @@ pub struct Maker {
     member_bytes_max: usize,
     /// Members in rows with the score minus zero, as long as the set may be a listpack in Redis.
     minus_zeros: Vec<Box<[u8]>>,
+    /// Redis would add to a listpack from the beginning, in which zeros lose their signs, as long as it may be one.
+    begins_as_listpack: bool,
 }
 
 impl Maker {
     pub fn new() -> Maker {
-        Maker { entries: Vec::new(), large: None, count: 0, member_bytes_max: 0, minus_zeros: Vec::new() }
+        Maker {
+            entries: Vec::new(),
+            large: None,
+            count: 0,
+            member_bytes_max: 0,
+            minus_zeros: Vec::new(),
+            begins_as_listpack: false,
+        }
+    }
+
+    /// Returns a set to which Redis would add each element by itself, with `count` of them if it knew that before.
+    pub fn one_by_one(txn: &Txn<'_>, count: Option<u64>) -> Maker {
+        Maker { begins_as_listpack: may_be_listpack(txn, count.unwrap_or(0), 0), ..Maker::new() }
     }
 
     /// Returns a set that lies in rows from the beginning.
@@ -55,6 +69,8 @@ impl Maker {
     pub fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, member: &[u8], score: f64) -> Result<()> {
         self.member_bytes_max = self.member_bytes_max.max(member.len());
         self.count += 1;
+        let is_in_listpack = self.begins_as_listpack && may_be_listpack(txn, self.count, self.member_bytes_max);
+        let score = kept(if is_in_listpack { ZSET_LISTPACK } else { ZSET_SKIPLIST }, score);
         let bytes = self.entries.len() + string_bytes(member) + score::BYTES;
         if self.large.is_none() && !packed::fits(bytes, self.count as usize) {
             let mut large = LargeEdit::of(Large::new(txn, key, ZSET_LISTPACK)?);
