@@ -4,6 +4,7 @@
 mod runner;
 
 use haypile_store::testing::memory_store;
+use haypile_store::{Call, Mode, TxnBuffers};
 use runner::{Client, Shown};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -172,4 +173,24 @@ fn hsetex_has_the_conditions_of_both_servers() {
         assert_eq!(client.call(&words(line)).shown(), set, "{line}");
     }
     assert_eq!(list(&client.call(&words("HMGET h f g"))), ["w", "w"]);
+}
+
+#[test]
+fn fields_of_a_hash_that_counts_more_than_it_has_are_not_drawn_for_ever() {
+    let db = memory_store();
+    let mut client = Client::new(&db);
+    for number in 0..40 {
+        client.call(&words(&format!("HSET h field:{number} {}", "x".repeat(200))));
+    }
+    let call = Call { now_ms: client.now_ms, seed: 1, database: 0, mode: Mode::Disk, pins: None };
+    let mut txn = db.begin(TxnBuffers::default(), call);
+    let key = txn.key(b"h");
+    let mut row = txn.meta(&key).expect("readable").expect("there").to_vec();
+    let count = row.windows(8).position(|bytes| bytes == 40u64.to_be_bytes()).expect("it counts");
+    row[count..count + 8].copy_from_slice(&1_000u64.to_be_bytes());
+    txn.put_meta(&key, &[&row]).expect("small");
+    txn.commit().expect("commits");
+    drop(txn);
+    let shown = client.call(&words("HRANDFIELD h 50"));
+    assert!(matches!(&shown, Shown::List(fields) if fields.len() < 40), "{shown:?}");
 }

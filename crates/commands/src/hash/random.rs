@@ -94,7 +94,9 @@ impl Wanted {
 fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, wanted: Wanted) -> Result<Reply> {
     let (mut dice, now_ms) = (Dice::new(txn), txn.expiry_ms());
     if count <= DRAWS_MAX && count.saturating_mul(DRAWS_SHARE) < fields {
-        return draw_different(txn, key, entry, count, wanted, &mut dice);
+        if let Some(drawn) = draw_different(txn, key, entry, count, wanted, &mut dice)? {
+            return Ok(drawn);
+        }
     }
     let mut choice = Choice { total: fields, count };
     if fields <= ROWS_INLINE_MAX as u64 {
@@ -121,7 +123,8 @@ fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, w
     }))
 }
 
-/// Draws a few different fields of many, each again until it is a new one.
+/// Draws a few different fields of many, each again until it is a new one. Returns nothing where it takes too many
+/// draws: a dry run, whose rows may be of two moments, or a damaged hash.
 fn draw_different(
     txn: &mut Txn,
     key: &Key,
@@ -129,13 +132,18 @@ fn draw_different(
     count: u64,
     wanted: Wanted,
     dice: &mut Dice,
-) -> Result<Reply> {
+) -> Result<Option<Reply>> {
     if count > DRAWS_INLINE_MAX {
         txn.long()?;
     }
     let mut found = Elements::new(wanted.shape());
     let mut drawn = HashSet::new();
+    let mut draws = 0;
     while (drawn.len() as u64) < count {
+        draws += 1;
+        if draws > DRAWS_PER_FIELD * (count + 1) {
+            return Ok(None);
+        }
         hash::draw(txn, key, entry, dice, |field, value| {
             if drawn.insert(field.to_vec()) {
                 wanted.push(&mut found, field, value);
@@ -145,11 +153,14 @@ fn draw_different(
             txn.long()?;
         }
     }
-    Ok(Reply::Elements(found))
+    Ok(Some(Reply::Elements(found)))
 }
 
 /// Draws that an event loop makes: each looks at some dozens of rows.
 const DRAWS_INLINE_MAX: u64 = 32;
+
+/// Draws for each field that is wanted, of which few have been drawn before.
+const DRAWS_PER_FIELD: u64 = 64;
 
 /// Exactly `count` fields, each drawn by itself.
 fn any(txn: &mut Txn, key: &Key, entry: Entry, fields: u64, count: u64, wanted: Wanted) -> Result<Reply> {
