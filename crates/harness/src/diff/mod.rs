@@ -105,8 +105,9 @@ impl Servers {
     fn start(base: &Template, ours: &Template) -> Result<Servers> {
         let base_place = Workplace::new("diff-base", None)?;
         let our_place = Workplace::new("diff", None)?;
-        // DEBUG is compared, too.
-        let [base, ours] = [base, ours].map(|template| template.with("--enable-debug-command yes"));
+        // DEBUG is compared, too; and no nodes of streams are made by their bytes, which have no effect here.
+        let more = "--enable-debug-command yes --stream-node-max-bytes 0";
+        let [base, ours] = [base, ours].map(|template| template.with(more));
         let (base, _) = Server::start(&base?, &base_place).context("starting the base")?;
         let (ours, _) = Server::start(&ours?, &our_place).context("starting the server under test")?;
         for server in [&base, &ours] {
