@@ -1,5 +1,5 @@
-//! Runs that are not the last one of a command. A run on an event loop leaves what takes long to the I/O pool. A dry run
-//! holds no key locks, so that the rows it reads may be of two moments: it comes to its end all the same.
+//! Runs that are not the last one of a command. A run on an event loop leaves what takes long to the I/O pool. A dry
+//! run holds no key locks, so that the rows it reads may be of two moments: it comes to its end all the same.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn attempt<R>(db: &Db, mode: Mode, operation: impl FnOnce(&mut Txn<'_>) -> R) ->
     operation(&mut db.store.begin(TxnBuffers::default(), call))
 }
 
-/// A dry run that looks something up, and uses it when others have written meanwhile.
+/// Makes a dry run that looks something up, and uses it when others have written meanwhile.
 fn dry_run<T, R>(
     db: &mut Db,
     look: impl FnOnce(&mut Txn<'_>) -> T,
@@ -183,7 +183,7 @@ fn a_set_that_counts_more_members_than_it_has_is_not_drawn_from_for_ever() {
 #[test]
 fn a_copy_of_few_but_long_fields_is_made_on_the_io_pool() {
     const FIELD_BYTES: usize = 10_000;
-    // More than one step, and then more than a transaction may change: the copy is written ahead.
+    // Less than one step, more than that, and more than a transaction may change: the copy is written ahead.
     for (fields, mode_fits) in [(70, true), (300, false), (1000, false)] {
         let mut db = Db::new();
         for field in named(0..fields) {

@@ -54,15 +54,11 @@ impl<'a> Fetch<'a> {
     pub fn run(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
         datadir::unmark_incoming(&self.replication.engine.settings.config().dir)?;
         let kept = clear(&self.dir, self.manifest)?;
-        let lacks = self.total - kept;
         if kept > 0 {
             tracing::info!("{kept} bytes of the copy are here already");
         }
-        let (free, keep_free) = self.replication.engine.store().map_or((None, 0), |store| store.disk_room());
-        if free.is_some_and(|free| free < keep_free.saturating_add(lacks)) {
-            let why = format!("the disk has no room for a copy of {} bytes, of which {lacks} are to come", self.total);
-            return Err(Error::new(ErrorKind::StorageFull, why));
-        }
+        let room = self.replication.engine.store().map_or((None, 0), |store| store.disk_room());
+        check_room(room, self.total, kept)?;
         // Files that are here count before any other: what is counted then has come since.
         self.count(kept);
         let connections = CONNECTIONS.min(self.manifest.files.len());
@@ -170,6 +166,19 @@ impl<'a> Fetch<'a> {
     }
 }
 
+/// Makes sure that the disk has room for what of a copy of `total` bytes is still to come.
+///
+/// # Errors
+/// Fewer bytes than the disk should keep would be free then.
+fn check_room((free, keep_free): (Option<u64>, u64), total: u64, kept: u64) -> io::Result<()> {
+    let lacks = total - kept;
+    if free.is_none_or(|free| free >= keep_free.saturating_add(lacks)) {
+        return Ok(());
+    }
+    let why = format!("the disk has no room for a copy of {total} bytes, of which {lacks} are to come");
+    Err(Error::new(ErrorKind::StorageFull, why))
+}
+
 /// Removes what an earlier attempt has left in `dir` and the copy does not have. Returns the bytes of those files of
 /// the copy that are there.
 fn clear(dir: &Path, manifest: &Manifest) -> io::Result<u64> {
@@ -208,6 +217,30 @@ mod tests {
     use super::*;
     use haypile_log::Index;
     use haypile_replication::Token;
+
+    #[test]
+    fn a_copy_that_goes_on_needs_room_for_the_rest_only() {
+        let refuses = |room, kept| {
+            check_room(room, 1000, kept).is_err_and(|error| {
+                error.kind() == ErrorKind::StorageFull
+                    && error.to_string().contains(&format!("{} are to come", 1000 - kept))
+            })
+        };
+        // The free bytes, those to keep, and those of the copy that are here.
+        for (free, keep_free, kept, is_refused) in [
+            (999, 0, 0, true),
+            (1000, 0, 0, false),
+            (399, 0, 600, true),
+            (400, 0, 600, false),
+            (449, 50, 600, true),
+            (450, 50, 600, false),
+            (50, 50, 1000, false),
+            (u64::MAX - 1, u64::MAX, 0, true),
+        ] {
+            assert_eq!(refuses((Some(free), keep_free), kept), is_refused, "{free} free, {kept} here");
+        }
+        assert!(!refuses((None, 50), 0), "nobody knows the room");
+    }
 
     #[test]
     fn whole_tables_of_the_same_master_stay_and_need_no_room() {
