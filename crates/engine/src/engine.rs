@@ -100,6 +100,7 @@ impl Engine {
             run_id,
             sessions: Count::default(),
             expired_keys: Count::default(),
+            expired_fields: Count::default(),
             expire_ns: Count::default(),
             figures: Figures::default(),
             keyspace_hits: Count::default(),

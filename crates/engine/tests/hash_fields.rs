@@ -41,6 +41,110 @@ fn expired_fields_go_by_themselves_and_are_told_of() {
     assert_eq!(server.ask(0, "HGETALL h"), "*2 $4 f299 $1 v");
     assert_eq!(server.ask(0, "DBSIZE"), ":1");
     assert_eq!(server.info(0, "expired_keys"), "1");
+    assert_eq!(server.info(0, "expired_subkeys"), "300", "the only one of the small hash counts as well");
+    server.ask(0, "CONFIG RESETSTAT");
+    assert_eq!(server.info(0, "expired_subkeys"), "0");
+}
+
+#[test]
+fn a_field_that_expires_counts_once_whoever_removes_it() {
+    // A command, how many of two expired fields it removes from a hash in rows and from one in a single row, which
+    // loses all of them with any change, and how many there are when the expiry has done its part.
+    let cases = [
+        ("HSET h f v", 1, 2, 2),
+        ("HINCRBY h f 1", 1, 2, 2),
+        ("HDEL h f", 1, 2, 2),
+        ("HDEL h stays", 0, 2, 2),
+        ("HSET h stays v", 0, 2, 2),
+        ("HEXPIRE h 0 FIELDS 1 stays", 0, 2, 2),
+        ("HEXPIRE h 0 FIELDS 1 f", 0, 2, 2),
+        ("HGET h f", 0, 0, 2),
+        ("DEL h", 0, 0, 0),
+        ("SET h v", 0, 0, 0),
+    ];
+    for fields in [3, 100] {
+        for (command, in_rows, in_one_row, all) in cases {
+            let mut server = Server::new();
+            server.ask(0, "HSET h f 1 g 2 stays 3");
+            for number in 3..fields {
+                server.ask(0, &format!("HSET h other{number} v"));
+            }
+            server.ask(0, "HPEXPIRE h 10 FIELDS 2 f g");
+            server.now_ms += 11;
+            server.ask(0, command);
+            let at_once: u64 = if fields > 3 { in_rows } else { in_one_row };
+            let expired = server.info(0, "expired_subkeys");
+            assert_eq!(expired, at_once.to_string(), "{command} with {fields} fields");
+            expire(&mut server);
+            let expired = server.info(0, "expired_subkeys");
+            assert_eq!(expired, all.to_string(), "{command} with {fields} fields, and the expiry");
+        }
+    }
+}
+
+/// Makes a hash `h` of fields that expire soon, and one that stays.
+fn with_short_fields(server: &mut Server, fields: usize) {
+    let names: Vec<String> = (0..fields).map(|number| format!("f{number}")).collect();
+    names.iter().for_each(|name| drop(server.ask(0, &format!("HSET h {name} v"))));
+    server.ask(0, "HSET h stays v");
+    server.ask(0, &format!("HPEXPIRE h 10 FIELDS {fields} {}", names.join(" ")));
+}
+
+#[test]
+fn a_hash_whose_last_fields_expire_counts_all_of_them() {
+    for fields in [3, 100] {
+        for command in ["PING", "DEL h", "SET h v", "HSET h f v"] {
+            let mut server = Server::new();
+            with_short_fields(&mut server, fields);
+            server.ask(0, "HDEL h stays");
+            server.now_ms += 11;
+            server.ask(0, command);
+            expire(&mut server);
+            assert_eq!(server.info(0, "expired_subkeys"), fields.to_string(), "{command} with {fields} fields");
+            assert_eq!(server.info(0, "expired_keys"), "1", "{command} with {fields} fields");
+        }
+        // A write that takes the last field that readers see takes those that have expired along.
+        let mut server = Server::new();
+        with_short_fields(&mut server, fields);
+        server.now_ms += 11;
+        assert_eq!(server.ask(0, "HDEL h stays"), ":1");
+        assert_eq!(server.info(0, "expired_subkeys"), fields.to_string());
+        expire(&mut server);
+        assert_eq!(server.info(0, "expired_subkeys"), fields.to_string(), "none counts twice");
+    }
+}
+
+#[test]
+fn fields_that_go_with_their_key_have_not_expired() {
+    let mut server = Server::new();
+    server.ask(0, "HSET h f v g w");
+    server.ask(0, "HPEXPIRE h 1000 FIELDS 1 f");
+    server.ask(0, "PEXPIRE h 10");
+    server.now_ms += 11;
+    expire(&mut server);
+    assert_eq!(server.info(0, "expired_keys"), "1");
+    assert_eq!(server.info(0, "expired_subkeys"), "0");
+}
+
+#[test]
+fn hashes_that_have_fields_with_a_deadline_are_counted() {
+    let mut server = Server::new();
+    server.ask(0, "SET s v EX 100");
+    for hash in ["a", "b", "c"] {
+        server.ask(0, &format!("HSET {hash} f 1 g 2"));
+    }
+    let line = |server: &mut Server| server.info(0, "db0");
+    assert_eq!(line(&mut server), "keys=4,expires=1,avg_ttl=0,subexpiry=0");
+    server.ask(0, "HEXPIRE a 100 FIELDS 2 f g");
+    server.ask(0, "HEXPIRE b 100 FIELDS 1 f");
+    assert_eq!(line(&mut server), "keys=4,expires=1,avg_ttl=0,subexpiry=2");
+    server.ask(0, "HPERSIST a FIELDS 1 f");
+    assert_eq!(line(&mut server), "keys=4,expires=1,avg_ttl=0,subexpiry=2", "another field has one");
+    server.ask(0, "HPERSIST a FIELDS 1 g");
+    server.ask(0, "COPY b d");
+    assert_eq!(line(&mut server), "keys=5,expires=1,avg_ttl=0,subexpiry=2");
+    server.ask(0, "DEL b d");
+    assert_eq!(line(&mut server), "keys=3,expires=1,avg_ttl=0,subexpiry=0");
 }
 
 #[test]

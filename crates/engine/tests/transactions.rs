@@ -286,6 +286,46 @@ fn exec_while_the_data_are_loaded_is_refused_at_once() {
     assert_eq!(server.ask(0, "EXEC"), "-ERR EXEC without MULTI");
 }
 
+#[test]
+fn a_client_is_listed_with_how_many_keys_it_watches() {
+    let mut server = Server::new();
+    let id = server.ask(0, "CLIENT ID")[1..].to_owned();
+    let watched = |server: &mut Server, expected: [&str; 3]| {
+        let line = server.ask(1, &format!("CLIENT LIST ID {id}"));
+        assert!(line.contains(&format!(" watch={} qbuf=", expected[0])), "{expected:?}: {line}");
+        assert_eq!(server.info(1, "watching_clients"), expected[1]);
+        assert_eq!(server.info(1, "total_watched_keys"), expected[2]);
+    };
+    watched(&mut server, ["0", "0", "0"]);
+    server.ask(0, "WATCH a b a");
+    server.ask(0, "SELECT 1");
+    server.ask(0, "WATCH a");
+    assert!(server.ask(0, "CLIENT INFO").contains(" multi=-1 watch=3 qbuf="));
+    server.ask(2, "WATCH a c");
+    watched(&mut server, ["3", "2", "4"]);
+    server.ask(0, "UNWATCH");
+    watched(&mut server, ["0", "1", "2"]);
+    server.ask(0, "WATCH a");
+    server.ask(0, "MULTI");
+    server.ask(0, "CLIENT INFO");
+    watched(&mut server, ["1", "2", "3"]);
+    let infos = server.ask(0, "EXEC");
+    assert!(infos.contains(" multi=1 watch=0 qbuf="), "EXEC ends it before it runs the commands: {infos}");
+    watched(&mut server, ["0", "1", "2"]);
+    server.ask(0, "SELECT 0");
+    for (end, changes) in [("EXEC", true), ("DISCARD", false), ("RESET", false)] {
+        server.ask(0, "WATCH x");
+        if changes {
+            server.ask(1, "SET x 1");
+        }
+        server.ask(0, "MULTI");
+        server.ask(0, end);
+        watched(&mut server, ["0", "1", "2"]);
+    }
+    server.leave(2);
+    watched(&mut server, ["0", "0", "0"]);
+}
+
 /// `count` words after the first one, each different.
 fn many(command: &str, first: usize, count: usize) -> String {
     (first..first + count).fold(command.to_string(), |line, number| format!("{line} k{number}"))

@@ -69,9 +69,10 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
         "of a block, when it is queued, and again when it runs",
         &format!(
             "
-            0: ACL SETUSER bob on nopass ~a* +@all => +OK
+            0: ACL SETUSER bob on nopass ~a* +@all -shutdown => +OK
             1: AUTH bob x => +OK
             1: MULTI => +OK
+            1: SHUTDOWN => -ERR Command not allowed inside a transaction
             1: GET b => {NO_KEY}
             1: EXEC => -EXECABORT Transaction discarded because of previous errors.
             1: MULTI => +OK

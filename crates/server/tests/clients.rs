@@ -56,6 +56,7 @@ fn who_does_not_read_its_messages_is_closed_at_its_limit() {
     assert!(sent > 10, "no earlier than at the limit");
     assert_eq!(publisher.ask("PUBSUB NUMSUB news"), "*2\r\n$4\r\nnews\r\n:1\r\n");
     assert!(deaf.rest().len() < sent * message.len(), "the rest was dropped");
+    assert_eq!(publisher.info("client_output_buffer_limit_disconnections"), "1");
     // Replies have no such limit: a client that asks for much more gets it.
     publisher.ask_words(&[b"SET", b"k", &message]);
     publisher.send(&request(&[b"GET", b"k"]).repeat(50));

@@ -233,6 +233,12 @@ fn more_than_may_be_sent_ahead_closes_the_client() {
     let part = b"$1\r\nk\r\n".repeat(1000);
     wait_until("it is closed", || many.socket.write_all(&part).is_err());
     assert_eq!(other.ask("EXISTS k"), ":0\r\n");
+    let mut wrong = server.client();
+    push(&mut wrong, b"*x\r\n");
+    assert_eq!(wrong.rest(), "-ERR Protocol error: invalid multibulk length\r\n");
+    assert_eq!(other.info("client_query_buffer_limit_disconnections"), "3");
+    assert_eq!(other.ask("CONFIG RESETSTAT"), "+OK\r\n");
+    assert_eq!(other.info("client_query_buffer_limit_disconnections"), "0");
     server.stop();
 }
 

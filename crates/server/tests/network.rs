@@ -102,5 +102,6 @@ fn a_soft_limit_counts_from_when_it_is_passed() {
         publisher.ask("PUBSUB NUMSUB news") == "*2\r\n$4\r\nnews\r\n:1\r\n"
     });
     assert_eq!(publisher.ask("PUBLISH news on"), ":1\r\n");
+    assert_eq!(publisher.info("client_output_buffer_limit_disconnections"), "1");
     server.stop();
 }

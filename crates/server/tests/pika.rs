@@ -129,7 +129,7 @@ fn info_keyspace_1_shows_counts_by_type_and_sizes() {
     assert_eq!(client.ask("COMPACT"), "+OK\r\n");
     wait_until("all is in the base", || value_of(&mut client, "full_compactions_done") == 1);
     let info = client.ask("INFO keyspace 1");
-    assert!(info.contains("\r\n# Keyspace\r\ndb3:keys=3,expires=1,avg_ttl=0\r\n"), "{info}");
+    assert!(info.contains("\r\n# Keyspace\r\ndb3:keys=3,expires=1,avg_ttl=0,subexpiry=0\r\n"), "{info}");
     assert!(
         info.contains("\r\n# Types\r\ntypes_db3:strings=1,lists=0,sets=0,sorted_sets=1,hashes=1,streams=0\r\n"),
         "{info}"

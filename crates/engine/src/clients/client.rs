@@ -88,11 +88,13 @@ pub struct Client {
     pub(crate) peer_server: Option<PeerServer>,
 }
 
-/// The parts of a session that others write, at any moment.
+/// The parts of a session that others write, at any moment, and what few sessions have.
 #[derive(Debug, Default)]
 struct Told {
     /// Something that it watches has changed.
     mark: Option<Arc<Mark>>,
+    /// The number of keys that it watches.
+    watched: usize,
     /// The client that its messages go to is gone.
     tracker: Option<Arc<Tracker>>,
 }
@@ -220,7 +222,8 @@ impl Client {
         let is_told = session.watching.is_some() || tracker.is_some();
         if is_told || self.has_bit(Fact::Dirty) || self.has_bit(Fact::RedirectBroken) {
             let mark = session.watching.as_ref().map(|watching| watching.mark().clone());
-            *lock(&self.told) = Told { mark, tracker: state.tracker.clone() };
+            let watched = session.watching.as_ref().map_or(0, |watching| watching.len());
+            *lock(&self.told) = Told { mark, watched, tracker: state.tracker.clone() };
         }
         let facts = [
             (Fact::Monitor, state.monitors),
@@ -304,6 +307,16 @@ impl Client {
         }
     }
 
+    /// Whether it watches keys.
+    pub(crate) fn watches(&self) -> bool {
+        self.has_bit(Fact::Dirty)
+    }
+
+    /// Returns the number of keys that it watches.
+    fn watched(&self) -> usize {
+        if self.watches() { lock(&self.told).watched } else { 0 }
+    }
+
     fn has_bit(&self, fact: Fact) -> bool {
         self.flags.load(Ordering::Relaxed) & 1 << fact as u32 != 0
     }
@@ -337,7 +350,7 @@ impl Client {
         let (input, input_capacity) = (number(&self.input_bytes), number(&self.input_capacity));
         let (output, output_capacity) = (number(&self.output_bytes), number(&self.output_capacity));
         let queued_bytes = number(&self.queued_bytes);
-        let fields: [(&str, &dyn std::fmt::Display); 28] = [
+        let fields: [(&str, &dyn std::fmt::Display); 29] = [
             ("id", &self.id),
             ("addr", &self.peer.address),
             ("laddr", &self.peer.local_address),
@@ -351,6 +364,7 @@ impl Client {
             ("psub", &self.subscriptions[1].load(Ordering::Relaxed)),
             ("ssub", &self.subscriptions[2].load(Ordering::Relaxed)),
             ("multi", &self.queued.load(Ordering::Relaxed)),
+            ("watch", &self.watched()),
             ("qbuf", &input),
             ("qbuf-free", &input_capacity.saturating_sub(input)),
             ("argv-mem", &number(&self.argument_bytes)),

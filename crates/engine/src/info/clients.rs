@@ -1,6 +1,7 @@
 //! The section `clients`: who is connected, and what their commands wait for.
 
 use super::field::{Field, constant, gauge};
+use crate::clients::client::Client;
 use crate::clients::usage::Usage;
 use crate::run::engine::Engine;
 use haypile_commands::host::ClientType;
@@ -19,11 +20,6 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| engine.clients.largest(|client| &client.output_bytes),
         "The most bytes of replies and messages that one client has still to read.",
     ),
-    gauge(
-        "pubsub_clients",
-        |engine| engine.clients.count(|client| client.kind() == ClientType::PubSub),
-        "Clients that are subscribed to something.",
-    ),
     gauge("monitor_clients", |engine| engine.checks.monitors() as u64, "Clients that are shown all commands."),
     gauge(
         "blocked_clients",
@@ -36,8 +32,18 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| engine.tracking.clients() as u64,
         "Clients that are told of keys that change (CLIENT TRACKING).",
     ),
+    gauge(
+        "pubsub_clients",
+        |engine| engine.clients.count(|client| client.kind() == ClientType::PubSub),
+        "Clients that are subscribed to something.",
+    ),
+    gauge("watching_clients", |engine| engine.clients.count(Client::watches), "Clients that watch keys (WATCH)."),
     constant("clients_in_timeout_table", "0", "Each event loop keeps the times of its own clients."),
-    gauge("total_watched_keys", |engine| engine.watches.count() as u64, "Keys that clients watch."),
+    gauge(
+        "total_watched_keys",
+        |engine| engine.watches.keys() as u64,
+        "Keys that clients watch; one that several watch counts once.",
+    ),
     gauge("total_blocking_keys", |engine| engine.waiters.keys() as u64, "Keys that clients wait for."),
     gauge(
         "total_blocking_keys_on_nokey",

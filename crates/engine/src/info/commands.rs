@@ -138,7 +138,11 @@ pub(crate) const PATTERNS: &[(&str, &str, &str)] = &[
         "wait_usec_<what>",
         "How often and how long commands waited for what: queue, disk, lock, stall, pool, gate.",
     ),
-    ("Keyspace", "db<n>", "Keys, and keys with a deadline; `avg_ttl` is always 0."),
+    (
+        "Keyspace",
+        "db<n>",
+        "Keys, keys with a deadline, and hashes that have fields with one (`subexpiry`); `avg_ttl` is always 0.",
+    ),
     ("Types", "types_db<n>", "Keys by type."),
     (
         "Sizes",

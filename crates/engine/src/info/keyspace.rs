@@ -25,6 +25,8 @@ pub(super) struct Database {
     pub number: u32,
     pub keys: i64,
     pub expires: i64,
+    /// Hashes that have fields with a deadline.
+    pub subexpiry: i64,
     /// In the order of `TYPES`.
     pub types: Vec<i64>,
 }
@@ -38,15 +40,17 @@ pub(super) fn databases(engine: &Engine, txn: Option<&Txn<'_>>) -> Vec<Database>
             None => store.counter(number, counter),
         };
         let types = TYPES.iter().map(|(_, counter)| count(*counter)).collect();
-        Database { number, keys: count(Counter::Keys), expires: count(Counter::Deadlines), types }
+        let [keys, expires, subexpiry] = [Counter::Keys, Counter::Deadlines, Counter::FieldDeadlines].map(count);
+        Database { number, keys, expires, subexpiry, types }
     };
     (0..engine.databases).map(database).filter(|database| database.keys > 0).collect()
 }
 
 /// Redis estimates `avg_ttl` from the keys that it samples, and shows 0 until it has; nothing is sampled here.
 pub(super) fn keyspace(engine: &Engine, txn: Option<&Txn<'_>>, out: &mut String) {
-    for Database { number, keys, expires, .. } in databases(engine, txn) {
-        super::field(out, &format!("db{number}"), &format!("keys={keys},expires={expires},avg_ttl=0"));
+    for Database { number, keys, expires, subexpiry, .. } in databases(engine, txn) {
+        let value = format!("keys={keys},expires={expires},avg_ttl=0,subexpiry={subexpiry}");
+        super::field(out, &format!("db{number}"), &value);
     }
 }
 

@@ -66,6 +66,11 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| engine.replication.resyncs.refused.get(),
         "Replicas that wanted to go on from where they were, and could not.",
     ),
+    counter(
+        "expired_subkeys",
+        |engine| engine.expired_fields.get(),
+        "Fields of hashes that were removed after their own deadlines; none of a key that has passed its own.",
+    ),
     counter("expired_keys", |engine| engine.expired_keys.get(), "Keys that were removed after their deadlines."),
     constant("expired_stale_perc", "0.00", NO_SAMPLING),
     constant("expired_time_cap_reached_count", "0", NO_SAMPLING),
@@ -79,6 +84,11 @@ pub(super) const FIELDS: &[Field] = &[
         "evicted_clients",
         |engine| engine.client_memory.closed.get(),
         "Clients that were closed because all of them took more than `maxmemory-clients`.",
+    ),
+    counter(
+        "evicted_scripts",
+        |engine| engine.scripts.evicted.get(),
+        "Scripts that have left the cache because EVAL has put newer ones there.",
     ),
     constant("total_eviction_exceeded_time", "0", NO_EVICTION),
     constant("current_eviction_exceeded_time", "0", NO_EVICTION),
@@ -141,6 +151,16 @@ pub(super) const FIELDS: &[Field] = &[
     counter("total_writes_processed", |engine| sum(engine, |loop_| loop_.writes.get()), "Writes of sockets."),
     constant("io_threaded_reads_processed", "0", NO_IO_THREADS),
     constant("io_threaded_writes_processed", "0", NO_IO_THREADS),
+    counter(
+        "client_query_buffer_limit_disconnections",
+        |engine| sum(engine, |loop_| loop_.closed_at_input_limit.get()),
+        "Clients that were closed because a request, or a MULTI block, would not fit `client-query-buffer-limit`.",
+    ),
+    counter(
+        "client_output_buffer_limit_disconnections",
+        |engine| sum(engine, |loop_| loop_.closed_at_output_limit.get()),
+        "Clients that were closed because they left more unread than `client-output-buffer-limit` allows.",
+    ),
     constant("reply_buffer_shrinks", "0", "A client has a buffer only while it has replies."),
     constant("reply_buffer_expands", "0", "A client has a buffer only while it has replies."),
     counter(

@@ -125,27 +125,50 @@ const FEW: usize = 16;
 struct Watchers {
     few: SmallVec<[Watcher; 1]>,
     others: HashMap<(usize, u32), Watcher, RandomState>,
+    /// The databases in which they watch, and how many of them do in each.
+    databases: SmallVec<[(u32, u32); 1]>,
 }
 
 impl Watchers {
-    fn add(&mut self, watcher: Watcher) {
+    /// Adds a watcher; returns whether it is the first one in its database.
+    fn add(&mut self, watcher: Watcher) -> bool {
+        let database = watcher.database;
         if self.few.len() < FEW {
             self.few.push(watcher);
         } else {
             self.others.insert(Watcher::id(&watcher.mark, watcher.database), watcher);
         }
+        match self.databases.iter_mut().find(|(of, _)| *of == database) {
+            Some((_, count)) => {
+                *count += 1;
+                false
+            }
+            None => {
+                self.databases.push((database, 1));
+                true
+            }
+        }
     }
 
-    /// Whether there was one.
+    /// Removes a watcher; returns whether it was the last one in its database.
     fn remove(&mut self, mark: &Arc<Mark>, database: u32) -> bool {
         let is_it = |watcher: &Watcher| Arc::ptr_eq(&watcher.mark, mark) && watcher.database == database;
-        match self.few.iter().position(is_it) {
+        let was_there = match self.few.iter().position(is_it) {
             Some(at) => {
                 self.few.swap_remove(at);
                 true
             }
             None => self.others.remove(&Watcher::id(mark, database)).is_some(),
+        };
+        assert!(was_there, "a watched key is taken out once");
+        let place = self.databases.iter().position(|(of, _)| *of == database);
+        let place = place.expect("its database was counted when it came");
+        self.databases[place].1 -= 1;
+        let is_last = self.databases[place].1 == 0;
+        if is_last {
+            self.databases.swap_remove(place);
         }
+        is_last
     }
 
     fn is_empty(&self) -> bool {
@@ -157,8 +180,13 @@ impl Watchers {
     }
 }
 
-/// The watchers, by name.
-type Shard = Mutex<HashMap<Name, Watchers, RandomState>>;
+/// A part of all watched keys.
+#[derive(Default)]
+struct Shard {
+    by_name: HashMap<Name, Watchers, RandomState>,
+    /// Names with the databases in which they are watched, each once.
+    keys: usize,
+}
 
 /// All watched keys of all sessions.
 pub struct Watches {
@@ -166,7 +194,7 @@ pub struct Watches {
     /// after its rows are in the memtable. A read takes the latch that the commit held, so one of the two sees the
     /// other without an ordering of this counter's own.
     count: AtomicUsize,
-    by_name: Box<[Shard]>,
+    shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
 }
 
@@ -174,7 +202,7 @@ impl Default for Watches {
     fn default() -> Self {
         Watches {
             count: AtomicUsize::new(0),
-            by_name: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
         }
     }
@@ -187,20 +215,21 @@ impl Watches {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the number of watched keys of all sessions together.
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+    /// Returns the number of keys that sessions watch, one that several watch once.
+    pub fn keys(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).keys).sum()
     }
 
     /// Registers a watched key, for which no lock is needed; the name as all who watch it share it.
     fn watch(&self, database: u32, name: &[u8], since_ms: u64, mark: &Arc<Mark>) -> Name {
         let watcher = Watcher { database, since_ms, mark: mark.clone() };
         let mut shard = lock(self.shard(name));
-        let shared = match shard.get_key_value(name) {
+        let shared = match shard.by_name.get_key_value(name) {
             Some((shared, _)) => shared.clone(),
             None => Name::from(name),
         };
-        shard.entry(shared.clone()).or_default().add(watcher);
+        let is_first = shard.by_name.entry(shared.clone()).or_default().add(watcher);
+        shard.keys += usize::from(is_first);
         drop(shard);
         self.count.fetch_add(1, Ordering::Relaxed);
         shared
@@ -209,15 +238,15 @@ impl Watches {
     /// Takes a session's watched key out again.
     fn unwatch(&self, database: u32, name: &[u8], mark: &Arc<Mark>) {
         let mut shard = lock(self.shard(name));
-        let Some(watchers) = shard.get_mut(name) else {
+        let Some(watchers) = shard.by_name.get_mut(name) else {
             unreachable!("a watched key is registered until it is taken out")
         };
-        let was_there = watchers.remove(mark, database);
-        assert!(was_there, "a watched key is taken out once");
+        let is_last = watchers.remove(mark, database);
         lower(&self.count, 1);
         if watchers.is_empty() {
-            shard.remove(name);
+            shard.by_name.remove(name);
         }
+        shard.keys -= usize::from(is_last);
     }
 
     /// Marks everybody who watches a key whose meta row this transaction wrote. The caller still holds its locks. A key
@@ -250,8 +279,8 @@ impl Watches {
     /// Everything that is watched in these databases.
     pub fn in_databases(&self, databases: &[u32]) -> Vec<(u32, Name)> {
         let mut found = Vec::new();
-        for shard in &self.by_name {
-            for (name, watchers) in lock(shard).iter() {
+        for shard in &self.shards {
+            for (name, watchers) in lock(shard).by_name.iter() {
                 for &database in databases {
                     if watchers.iter().any(|watcher| watcher.database == database) {
                         found.push((database, name.clone()));
@@ -269,19 +298,19 @@ impl Watches {
 
     /// Marks everybody who watches anything: the data are replaced by others.
     pub fn on_replaced(&self) {
-        for shard in &self.by_name {
-            lock(shard).values().flat_map(|watchers| watchers.iter()).for_each(|watcher| watcher.mark.set());
+        for shard in &self.shards {
+            lock(shard).by_name.values().flat_map(|watchers| watchers.iter()).for_each(|watcher| watcher.mark.set());
         }
     }
 
     fn mark(&self, name: &[u8], concerns: impl Fn(&Watcher) -> bool) {
-        if let Some(watchers) = lock(self.shard(name)).get(name) {
+        if let Some(watchers) = lock(self.shard(name)).by_name.get(name) {
             watchers.iter().filter(|watcher| concerns(watcher)).for_each(|watcher| watcher.mark.set());
         }
     }
 
-    fn shard(&self, name: &[u8]) -> &Shard {
-        &self.by_name[self.hasher.hash_one(name) as usize % SHARDS]
+    fn shard(&self, name: &[u8]) -> &Mutex<Shard> {
+        &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
     }
 }
 
@@ -305,11 +334,11 @@ mod tests {
         assert!(!mine.is_outdated(), "it was gone when it was watched");
         watches.on_exchange(0, b"k", 101);
         assert!(mine.is_outdated() && !other.is_outdated());
-        assert_eq!(watches.count(), 2);
+        assert_eq!(watches.keys(), 2);
         drop(mine);
         drop(other);
         assert!(!watches.any());
-        assert!(watches.by_name.iter().all(|shard| lock(shard).is_empty()), "nothing is left behind");
+        assert!(watches.shards.iter().all(|shard| lock(shard).by_name.is_empty()), "nothing is left behind");
     }
 
     #[test]
@@ -333,9 +362,9 @@ mod tests {
         let mut keys: Vec<_> = all.iter().collect();
         keys.sort_unstable();
         assert_eq!(keys, [(0, &b"j"[..], 400), (0, b"k", 100), (3, b"k", 300)]);
-        assert_eq!((all.len(), watches.count()), (3, 4));
+        assert_eq!((all.len(), watches.keys()), (3, 3), "one that two sessions watch counts once");
         drop(all);
-        assert_eq!(watches.count(), 1, "the other session's stays");
+        assert_eq!(watches.keys(), 1, "the other session's stays");
         watches.on_exchange(0, b"k", u64::MAX);
         assert!(other.is_outdated());
     }
@@ -347,13 +376,14 @@ mod tests {
         // Some go, of the first and of the last, before anything changes.
         all.remove(90);
         all.remove(3);
-        assert_eq!(watches.count(), 98);
+        assert_eq!(watches.keys(), 2, "one name in two databases");
         watches.on_exchange(0, b"k", u64::MAX);
         assert_eq!(all.iter().filter(|watching| watching.is_outdated()).count(), 49);
         assert!(
             all.iter().all(|watching| watching.is_outdated() == watching.iter().all(|(database, ..)| database == 0))
         );
         all.clear();
-        assert!(watches.by_name.iter().all(|shard| lock(shard).is_empty()), "nothing is left behind");
+        assert_eq!(watches.keys(), 0);
+        assert!(watches.shards.iter().all(|shard| lock(shard).by_name.is_empty()), "nothing is left behind");
     }
 }

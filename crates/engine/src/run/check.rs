@@ -6,6 +6,7 @@ use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
 use crate::run::group::{Leader, Runner};
+use crate::run::multi::{NOT_IN_MULTI, may_be_queued};
 use crate::run::proxy::{begins_at_leader, can_go, words_of};
 use crate::run::script::{flags_of, flags_of_queued};
 use crate::run::worker::{Next, Position, WorkerState};
@@ -144,6 +145,9 @@ impl WorkerState {
         session.last_command = Some(entry.id);
         if !is_open && !entry.flags.has(Flag::NoAuth) {
             return self.deny(engine, session, entry, call.args, "NOAUTH Authentication required.", out);
+        }
+        if session.multi.is_some() && !may_be_queued(entry) {
+            return self.deny(engine, session, entry, call.args, NOT_IN_MULTI, out);
         }
         if session.checks & RESTRICTED != 0
             && let Some(answered) = self.check_rights(engine, session, entry, call.args, out)

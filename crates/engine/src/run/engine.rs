@@ -147,6 +147,8 @@ pub struct Engine {
     /// Sessions that are connected now.
     pub(crate) sessions: Count,
     pub(crate) expired_keys: Count,
+    /// Fields of hashes that were removed after their deadlines.
+    pub(crate) expired_fields: Count,
     /// The time that removing expired keys took.
     pub(crate) expire_ns: Count,
     pub(crate) figures: Figures,
@@ -315,9 +317,10 @@ impl Engine {
         self.counters.iter().for_each(Counters::reset);
         self.statistics.errors.reset();
         self.accounts.reset_counts();
-        [&self.expired_keys, &self.expire_ns, &self.keyspace_hits, &self.keyspace_misses]
+        [&self.expired_keys, &self.expired_fields, &self.expire_ns, &self.keyspace_hits, &self.keyspace_misses]
             .into_iter()
             .for_each(Count::reset);
+        self.scripts.evicted.reset();
         let resyncs = &self.replication.resyncs;
         [&resyncs.full, &resyncs.partial, &resyncs.refused].into_iter().for_each(Count::reset);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);

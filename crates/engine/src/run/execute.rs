@@ -19,7 +19,7 @@ use crate::run::worker::{Next, Position, Turn, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_commands::{Args, Body, Entry, Error, Flag, call_host};
 use haypile_log::Index;
-use haypile_resp::{self as resp, Reply};
+use haypile_resp::{self as resp, ProtocolError, Reply};
 use haypile_store::{Key, Stop, Store, WritePressure};
 use std::time::Duration;
 
@@ -105,6 +105,9 @@ impl WorkerState {
                 Behind::Incomplete => break Next::Read,
                 Behind::Wrong(error) => {
                     error.write_reply(out);
+                    if error == ProtocolError::RequestTooLarge {
+                        engine.counters(self.index).closed_at_input_limit.add(1);
+                    }
                     engine.statistics.errors.add_kind(b"ERR");
                     engine.counters(self.index).error_replies.add(1);
                     break Next::Close;

@@ -110,12 +110,15 @@ impl Engine {
         self.expiring_in_base.store(false, Ordering::Release);
     }
 
-    /// Counts the keys that a transaction has removed because their deadlines had passed. To be called when it has
-    /// committed.
+    /// Counts the keys, and the fields, that a transaction has removed because their deadlines had passed. To be called
+    /// when it has committed.
     #[inline]
     pub(crate) fn count_expired(&self, txn: &Txn<'_>) {
         if txn.expired() > 0 {
             self.expired_keys.add_shared(u64::from(txn.expired()));
+        }
+        if txn.expired_fields() > 0 {
+            self.expired_fields.add_shared(txn.expired_fields());
         }
     }
 

@@ -24,6 +24,15 @@ use std::sync::Arc;
 /// pool.
 const KEYS_AT_ONCE: usize = 512;
 
+/// The answer to a command that no transaction has.
+pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
+
+/// Returns whether a command may be one of a transaction's.
+pub(crate) fn may_be_queued(entry: &Entry) -> bool {
+    // A block may have to be dropped and run again, but keys that another server was sent cannot be taken back.
+    !entry.flags.has(Flag::NoMulti) && !matches!(entry.command.body, Body::Migrate(_))
+}
+
 impl WorkerState {
     /// Queues a request of a transaction, or refuses it, which refuses the transaction.
     pub(crate) fn queue(
@@ -34,9 +43,8 @@ impl WorkerState {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Next {
-        // A block may have to be dropped and run again, but keys that another server was sent cannot be taken back.
-        if entry.flags.has(Flag::NoMulti) || matches!(entry.command.body, Body::Migrate(_)) {
-            return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
+        if !may_be_queued(entry) {
+            return self.refuse(engine, session, Reply::error(NOT_IN_MULTI), out);
         }
         if flags_of(engine, entry, args.into()).has(Flag::Write)
             && session.state.repeating.is_none()
@@ -53,6 +61,7 @@ impl WorkerState {
             multi.bytes += queued.args.memory_bytes();
             // The bound of what a client may have under way, as in Redis.
             if multi.bytes > self.request_bytes_max() && session.state.repeating.is_none() {
+                engine.counters(self.index).closed_at_input_limit.add(1);
                 return Next::Close;
             }
             multi.commands.push(queued);
@@ -96,8 +105,10 @@ impl WorkerState {
     }
 
     fn exec(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
-        // In its own CLIENT LIST it is still one with a block.
+        // In its own CLIENT LIST it is still one with a block, but watches nothing any more, as in Redis.
+        let watching = session.watching.take();
         session.client.show(session, self.now_ms, session.last_command);
+        session.watching = watching;
         let multi = session.multi.take().unwrap_or_default();
         if multi.refused {
             engine.unwatch(session);

@@ -53,34 +53,42 @@ impl Connection {
     /// Closes the connection if its client has more to read than its limit allows at once.
     pub(super) fn limit(&self, event_loop: &EventLoop, state: &mut State) {
         let bytes_max = event_loop.output_limits().of_client(&state.session).hard_bytes;
-        self.close_above(bytes_max, state);
+        self.close_above(event_loop, bytes_max, state);
     }
 
     /// Closes the connection if its client has more to read than `bytes_max`, unless that is 0.
-    fn close_above(&self, bytes_max: u64, state: &mut State) {
+    fn close_above(&self, event_loop: &EventLoop, bytes_max: u64, state: &mut State) {
         let unread = state.unread_bytes().saturating_sub(UNLIMITED_BYTES);
         if bytes_max > 0 && unread as u64 > bytes_max {
             tracing::warn!("client {} is closed: it leaves {unread} bytes of replies unread", self.id);
-            self.close(&mut state.output);
+            self.close_at_limit(event_loop, state);
         }
+    }
+
+    /// Closes the connection because its client leaves too much unread, and counts it.
+    fn close_at_limit(&self, event_loop: &EventLoop, state: &mut State) {
+        if !self.lost.get() {
+            event_loop.counters().closed_at_output_limit.add(1);
+        }
+        self.close(&mut state.output);
     }
 
     /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as the
     /// limits say.
-    pub fn close_if_unread(&self, now_us: u64, limits: &OutputLimits) {
+    pub fn close_if_unread(&self, event_loop: &EventLoop, now_us: u64, limits: &OutputLimits) {
         if self.lost.get() {
             return;
         }
         let mut state = self.state.borrow_mut();
         let limit = limits.of_client(&state.session);
-        self.close_above(limit.hard_bytes, &mut state);
+        self.close_above(event_loop, limit.hard_bytes, &mut state);
         let unread = state.unread_bytes().saturating_sub(UNLIMITED_BYTES);
         let is_above = limit.soft_bytes > 0 && unread as u64 > limit.soft_bytes;
         match (is_above, self.unread_since_us.get()) {
             (false, _) => self.unread_since_us.set(0),
             (true, 0) => self.unread_since_us.set(now_us),
             (true, since_us) if now_us.saturating_sub(since_us) >= limit.soft_seconds * 1_000_000 => {
-                self.close(&mut state.output);
+                self.close_at_limit(event_loop, &mut state);
             }
             (true, _) => {}
         }

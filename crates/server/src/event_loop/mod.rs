@@ -474,7 +474,7 @@ impl EventLoop {
             if timeout_us > 0 {
                 connection.close_if_idle(now_us, timeout_us);
             }
-            connection.close_if_unread(now_us, &limits);
+            connection.close_if_unread(self, now_us, &limits);
             connection.close_if_lingering(now_us, age_max_us);
         }
     }

@@ -103,6 +103,7 @@ pub struct Savepoint {
     events: usize,
     ready: usize,
     expired: u32,
+    expired_fields: u64,
     accesses: usize,
 }
 
@@ -185,6 +186,8 @@ pub struct Txn<'s> {
     lookups: Lookups,
     /// The number of keys that were removed because their deadlines had passed.
     expired: u32,
+    /// The number of fields that were removed because their deadlines had passed, those of such keys included.
+    expired_fields: u64,
     /// The classes of events that a client listens for, as bits; their meaning is the caller's business.
     event_classes: u32,
     events: Vec<KeyEvent>,
@@ -279,6 +282,7 @@ impl<'s> Txn<'s> {
             has_read: Cell::new(false),
             lookups: Lookups::default(),
             expired: 0,
+            expired_fields: 0,
             event_classes: 0,
             events: Vec::new(),
             notes_ready: false,
@@ -449,6 +453,7 @@ impl<'s> Txn<'s> {
             events: self.events.len(),
             ready: self.ready.len(),
             expired: self.expired,
+            expired_fields: self.expired_fields,
             accesses: self.mark_accesses(),
         }
     }
@@ -465,6 +470,7 @@ impl<'s> Txn<'s> {
         self.events.truncate(to.events);
         self.ready.truncate(to.ready);
         self.expired = to.expired;
+        self.expired_fields = to.expired_fields;
         self.rollback_accesses(to.accesses);
         let undone = &self.issued[to.issued..];
         self.undone.extend(self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)));

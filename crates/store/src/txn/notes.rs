@@ -83,6 +83,18 @@ impl Txn<'_> {
         self.expired
     }
 
+    /// Notes that fields were removed because their deadlines had passed.
+    #[inline]
+    pub fn on_expired_fields(&mut self, fields: u64) {
+        self.expired_fields += fields;
+    }
+
+    /// Returns how many fields were removed because their deadlines had passed.
+    #[inline]
+    pub fn expired_fields(&self) -> u64 {
+        self.expired_fields
+    }
+
     /// Notes that a key was removed because its deadline had passed.
     pub fn on_lapsed(&mut self, key: &Key<'_>, deadline_ms: u64) {
         self.lapsed.push(Lapsed { space: key.space, name: key.name.into(), deadline_ms });

@@ -214,9 +214,10 @@ impl Txn<'_> {
         }
     }
 
-    /// Notes that a field of a key was found expired: to this transaction it is absent.
+    /// Notes that a field of a key was found expired, and is removed.
     #[inline]
     pub fn on_found_expired_field(&mut self, key: &Key<'_>, field: &[u8]) {
+        self.on_expired_fields(1);
         if self.states {
             self.note_unstated(key, Some(field));
         }

@@ -52,6 +52,10 @@ pub struct Counters {
     pub error_replies: Count,
     pub connections: Count,
     pub rejected_connections: Count,
+    /// Clients that were closed because they had more under way than `client-query-buffer-limit`, or left more unread
+    /// than `client-output-buffer-limit`.
+    pub closed_at_input_limit: Count,
+    pub closed_at_output_limit: Count,
     pub input_bytes: Count,
     pub output_bytes: Count,
     /// Reads and writes of sockets.
@@ -101,6 +105,8 @@ impl Counters {
             &self.error_replies,
             &self.connections,
             &self.rejected_connections,
+            &self.closed_at_input_limit,
+            &self.closed_at_output_limit,
             &self.input_bytes,
             &self.output_bytes,
             &self.reads,

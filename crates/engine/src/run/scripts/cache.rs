@@ -3,6 +3,7 @@
 //! SCRIPT LOAD puts a script there until SCRIPT FLUSH; EVAL does, too, but of those only the newest stay, as in Redis
 //! 7.4: programs that put values into the text of their scripts would fill the memory.
 
+use crate::clients::statistics::counters::Count;
 use crate::run::scripts::running::Running;
 use haypile_script::{Shebang, sha1_hex};
 use std::collections::{HashMap, VecDeque};
@@ -31,6 +32,8 @@ pub(crate) struct Scripts {
     bytes: AtomicUsize,
     /// Bytes that the interpreters of all threads take.
     pub interpreter_bytes: AtomicUsize,
+    /// Scripts that have left the cache because EVAL has put newer ones there.
+    pub evicted: Count,
     pub running: Running,
 }
 
@@ -98,6 +101,7 @@ impl Scripts {
                 let gone = cache.scripts.remove(&oldest);
                 let bytes = gone.map_or(0, |kept| kept.script.text.len());
                 self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.evicted.add_shared(1);
             }
         }
         script
@@ -143,7 +147,7 @@ mod tests {
         }
         assert!(has(0) && has(1) && !has(2) && has(3) && has(EVALUATED_MAX + 2));
         let (count, bytes) = scripts.size();
-        assert_eq!(count, EVALUATED_MAX + 2);
+        assert_eq!((count, scripts.evicted.get()), (EVALUATED_MAX + 2, 1));
         assert!(bytes > 9 * count && bytes < 11 * count, "{bytes}");
         scripts.flush();
         assert!(!has(0) && scripts.size() == (0, 0) && scripts.flushes() == 1);
