@@ -217,9 +217,22 @@ impl KeySpec {
     }
 }
 
-/// Returns the number of keys that an argument claims.
+/// Returns the number of keys that an argument claims. One that is no integer, which the command will refuse, claims as
+/// many as it begins with, as in Redis: a user who may not have these keys is told so first.
 fn claimed(args: Args, at: usize) -> Option<usize> {
-    args.opt(at).and_then(number::parse_i64).and_then(|claimed| usize::try_from(claimed).ok())
+    let argument = args.opt(at)?;
+    match number::parse_i64(argument) {
+        Some(claimed) => usize::try_from(claimed).ok(),
+        None => begun_number(argument).filter(|claimed| *claimed > 0),
+    }
+}
+
+/// Returns the number with which a text begins, behind spaces and a plus.
+fn begun_number(text: &[u8]) -> Option<usize> {
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix(b"+").unwrap_or(text);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
 /// The effect of a command on a key as a whole.

@@ -275,6 +275,13 @@ fn command_lists_and_counts() {
 fn getkeys_finds_the_keys_that_are_locked() {
     check("one", "COMMAND GETKEYS get k", bulks(&["k"]));
     check("every second", "COMMAND GETKEYS MSET a 1 b 2", bulks(&["a", "b"]));
+    for count in ["1x", "+1", "01", "1.5"] {
+        check("a count that is none", &format!("COMMAND GETKEYS SINTERCARD {count} a b"), bulks(&["a"]));
+    }
+    for count in ["x", "-1x", "0x1", "3x", "99999999999999999999"] {
+        let wrong = Reply::error("ERR Invalid arguments specified for command");
+        check("a count of no keys", &format!("COMMAND GETKEYS SINTERCARD {count} a b"), wrong);
+    }
     check("of two specs", "COMMAND GETKEYS rename a b", bulks(&["a", "b"]));
     check("all", "COMMAND GETKEYS del a b c", bulks(&["a", "b", "c"]));
     let flags = |key: &'static str, flags: &[&'static str]| {

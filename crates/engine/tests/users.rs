@@ -48,6 +48,8 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
             1: PFMERGE b1 => {NO_KEY}
             1: EVAL return␣1 1 b1 => {NO_KEY}
             1: SINTERCARD 9 b1 => -ERR Number of keys can't be greater than number of args
+            1: SINTERCARD 1x b1 => {NO_KEY}
+            1: SINTERCARD 1x a1 => -ERR numkeys should be greater than 0
             1: FLUSHALL => -NOPERM User bob has no permissions to run the 'flushall' command
             1: CONFIG GET port => -NOPERM User bob has no permissions to run the 'config|get' command
             1: PUBLISH other x => -NOPERM No permissions to access a channel

@@ -1,9 +1,9 @@
 //! Sessions whose reply is held back: WAIT, WAITAOF, DEBUG SLEEP, REPLICAOF NO ONE.
 //!
 //! No thread waits with them. Their event loop comes back when their time is over, when the log is on the disk as far
-//! as they asked (`Blocked::on_sync`, from the log's threads), when the data lead, or when somebody lets them go (`Blocked::unblock`). Of
-//! time and unblocking exactly one wins: whoever takes the session out of the table. Those that wait for keys are in
-//! `blocking`.
+//! as they asked (`Blocked::on_sync`, from the log's threads), when the data lead, or when somebody lets them go
+//! (`Blocked::unblock`). Of time and unblocking exactly one wins: whoever takes the session out of the table. Those
+//! that wait for keys are in `blocking`.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, What};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// A reply that is held back, and the end of its wait.
 pub(crate) struct Held {
     pub wait: Wait,
-    /// What the command has answered: WAIT and WAITAOF nothing yet.
+    /// The reply that the command has made: WAIT and WAITAOF have none yet.
     pub made: Reply,
     /// The end of the reply's wait; `None` waits for ever.
     pub deadline: Option<Instant>,

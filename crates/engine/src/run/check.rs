@@ -146,12 +146,7 @@ impl WorkerState {
         if !is_open && !entry.flags.has(Flag::NoAuth) {
             return self.deny(engine, session, entry, call.args, "NOAUTH Authentication required.", out);
         }
-        if session.multi.is_some() && !may_be_queued(entry) {
-            return self.deny(engine, session, entry, call.args, NOT_IN_MULTI, out);
-        }
-        if session.checks & RESTRICTED != 0
-            && let Some(answered) = self.check_rights(engine, session, entry, call.args, out)
-        {
+        if let Some(answered) = self.check_rights(engine, session, entry, call.args, out) {
             return answered;
         }
         if session.state.is_bound() && !entry.command.runs_while_bound {
@@ -218,7 +213,7 @@ impl WorkerState {
         Some(Checked::Held(Next::Block(Some(wait.max(Duration::from_millis(1))))))
     }
 
-    /// Looks whether the client's user may make a call; the answer if it may not.
+    /// Looks whether a block may have a call, and whether the client's user may make it; the answer if not.
     fn check_rights(
         &mut self,
         engine: &Engine,
@@ -227,6 +222,12 @@ impl WorkerState {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Option<Checked> {
+        if session.multi.is_some() && !may_be_queued(entry) {
+            return Some(self.deny(engine, session, entry, args, NOT_IN_MULTI, out));
+        }
+        if session.checks & RESTRICTED == 0 {
+            return None;
+        }
         let user = session.state.user.clone();
         let called = Requested { entry, args: args.into(), database: session.state.database };
         if matches!(entry.command.body, Body::Script(_)) {

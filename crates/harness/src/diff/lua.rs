@@ -247,8 +247,8 @@ impl Script<'_> {
             }
             _ => {
                 let condition = *self.a.random.pick(CONDITIONS);
-                // `until` sees the names of its loop's body: those of a loop within stay in a block of its own, else the
-                // outer one would look at the inner one's count, and might never end.
+                // `until` sees the names of its loop's body: those of a loop within stay in a block of its own, else
+                // the outer one would look at the inner one's count, and might never end.
                 self.line("do local rounds = 0 repeat rounds = rounds + 1");
                 self.block(depth);
                 self.line(&format!("until rounds > 2 or ({condition}) end"));

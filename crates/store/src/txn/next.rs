@@ -40,7 +40,7 @@ const TOWARDS_MIN: usize = 4;
 pub struct NextRows {
     /// The last one of them in their direction, or one behind it.
     pub end: RowKey,
-    /// There are no more of them through `end` than were asked about.
+    /// Whether no more of them than were asked about lie through `end`.
     pub is_counted: bool,
 }
 
@@ -58,9 +58,9 @@ struct ReadAhead<'a> {
 enum Ahead {
     /// Rows of the base among which it is.
     Rows(Arc<Stretch>),
-    /// Its object's reads have not been of that kind yet, or another one is read more: it is read alone, and counts.
+    /// The row is read alone, and counts as a read of its object: rows are not read ahead yet, or not kept.
     Alone(ObjectKey),
-    /// There is nothing to read.
+    /// Nothing is to be read.
     Not,
 }
 

@@ -102,7 +102,7 @@ pub struct Wait {
     pub timeout_ms: Option<u64>,
 }
 
-/// What holds the reply of a command back. CLIENT UNBLOCK ends all waits but that of `Sleep`.
+/// The reason why the reply of a command is held back. CLIENT UNBLOCK ends all waits but that of `Sleep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitKind {
     /// DEBUG SLEEP.

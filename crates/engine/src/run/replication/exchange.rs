@@ -32,8 +32,8 @@ impl Engine {
         })
     }
 
-    /// Sees to it that a store which is not in place yet takes no client's write while too few replicas follow, or, if it
-    /// leads, while it has an origin: it forgets that, or repeats a master's commands until `lead` is called.
+    /// Sees to it that a store which is not in place yet takes no client's write while too few replicas follow, or, if
+    /// it leads, while it has an origin: it forgets that, or repeats a master's commands until `lead` is called.
     pub(crate) fn settle_origin(&self, store: &Store) {
         store.set_lacks_replicas(self.lacks_replicas());
         if store.follows() {
