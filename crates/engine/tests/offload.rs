@@ -228,6 +228,16 @@ fn a_client_that_does_not_read_is_not_served_beyond_a_bound() {
 }
 
 #[test]
+fn a_server_that_is_to_follow_says_so_while_it_loads() {
+    let mut server = Server::loading();
+    assert_eq!(server.info(0, "role"), "master");
+    server.engine.settings.set_replicaof(Some(("127.0.0.1", 7)));
+    assert_eq!(server.ask(0, "ROLE"), "*5 $5 slave $9 127.0.0.1 :7 $7 connect :0");
+    let fields = ["role", "master_host", "master_port", "master_link_status"];
+    assert_eq!(fields.map(|field| server.info(0, field)), ["slave", "127.0.0.1", "7", "down"]);
+}
+
+#[test]
 fn commands_on_data_are_refused_while_it_is_loaded() {
     let mut server = Server::loading();
     let loading = "-LOADING Redis is loading the dataset in memory";

@@ -76,7 +76,7 @@ pub(super) const OF_REPLICA: &[Field] = &[
     ),
     gauge(
         "master_link_up",
-        |engine| engine.replication.upstream().is_some_and(|master| master.link == Link::Connected).into(),
+        |engine| engine.upstream().is_some_and(|master| master.link == Link::Connected).into(),
         "1 while records come, as a number.",
     ),
     text(
@@ -86,7 +86,7 @@ pub(super) const OF_REPLICA: &[Field] = &[
     ),
     gauge(
         "master_sync_in_progress",
-        |engine| engine.replication.upstream().is_some_and(|master| matches!(master.link, Link::Copy { .. })).into(),
+        |engine| engine.upstream().is_some_and(|master| matches!(master.link, Link::Copy { .. })).into(),
         "1 while a copy of the master's data is fetched.",
     ),
     gauge("master_sync_total_bytes", |engine| copied(engine).1, "Bytes of that copy; 0 if there is none."),
@@ -115,7 +115,7 @@ pub(super) const OF_REPLICA: &[Field] = &[
     real(
         "master_sync_last_io_seconds_ago",
         |engine| {
-            let copying = engine.replication.upstream().filter(|master| matches!(master.link, Link::Copy { .. }));
+            let copying = engine.upstream().filter(|master| matches!(master.link, Link::Copy { .. }));
             copying.and_then(|master| master.heard).map_or(-1.0, |heard| heard.elapsed().as_secs() as f64)
         },
         0,
@@ -154,26 +154,26 @@ pub(super) const OF_REPLICA: &[Field] = &[
     ),
     gauge(
         "master_commands_skipped",
-        |engine| engine.replication.upstream().map_or(0, |master| master.skipped),
+        |engine| engine.upstream().map_or(0, |master| master.skipped),
         "Commands and blocks of a Redis that were left out because they were refused (`replica-refused-commands skip`).",
     ),
     gauge("slave_read_repl_offset", offset, "The last record that has come; of a Redis, as `slave_repl_offset`."),
     gauge("slave_repl_offset", offset, "The last record that was applied; where the master is a Redis, its offset."),
     gauge(
         "slave_lag_records",
-        |engine| engine.replication.upstream().map_or(0, |master| master.master_last.0.saturating_sub(last(engine))),
+        |engine| engine.upstream().map_or(0, |master| master.master_last.0.saturating_sub(last(engine))),
         "Records that the master has said to have and that have not come.",
     ),
     real(
         "slave_lag_seconds",
-        |engine| engine.replication.upstream().and_then(|master| master.lag()).map_or(-1.0, |lag| lag.as_secs_f64()),
+        |engine| engine.upstream().and_then(|master| master.lag()).map_or(-1.0, |lag| lag.as_secs_f64()),
         3,
         "Seconds since this replica had all that its master had said to have; -1 if it never had.",
     ),
     real(
         "master_clock_skew_seconds",
         |engine| {
-            let skew_ms = engine.replication.upstream().and_then(|master| master.clock_skew_ms);
+            let skew_ms = engine.upstream().and_then(|master| master.clock_skew_ms);
             skew_ms.unwrap_or(0) as f64 / 1000.0
         },
         3,
@@ -244,7 +244,7 @@ pub(super) const PATTERNS: &[(&str, &str, &str)] = &[
 ];
 
 fn is_slave(engine: &Engine) -> bool {
-    engine.role_in_group().map_or_else(|| engine.is_replica(), |role| matches!(role, Role::Replica { .. }))
+    engine.role_in_group().map_or_else(|| engine.upstream().is_some(), |role| matches!(role, Role::Replica { .. }))
 }
 
 /// Appends what a member of a group has in the place of master and replicas. `INFO raft` has more.
@@ -271,7 +271,7 @@ pub(super) fn lines(engine: &Engine, out: &mut String) {
     if let Some(role) = engine.role_in_group() {
         lines_of_member(&role, out);
     }
-    if engine.is_replica() {
+    if engine.upstream().is_some() {
         OF_REPLICA.iter().for_each(|known| super::field(out, known.name, &known.value(engine)));
     }
     if asks_replicas(engine) {
@@ -321,12 +321,12 @@ fn members(engine: &Engine) -> u64 {
 }
 
 fn of(engine: &Engine, value: impl Fn(&Upstream) -> String) -> String {
-    engine.replication.upstream().as_ref().map_or_else(String::new, value)
+    engine.upstream().as_ref().map_or_else(String::new, value)
 }
 
 /// Returns how far this replica is, in the numbers of its master.
 fn offset(engine: &Engine) -> u64 {
-    let origin = engine.replication.upstream().and_then(|master| master.origin);
+    let origin = engine.upstream().and_then(|master| master.origin);
     origin.map_or_else(|| last(engine), |origin| origin.offset)
 }
 
@@ -336,7 +336,7 @@ fn last(engine: &Engine) -> u64 {
 
 /// Returns the bytes of the copy that is fetched, if one is: those that are here, and all.
 fn copied(engine: &Engine) -> (u64, u64) {
-    match engine.replication.upstream().map(|master| master.link) {
+    match engine.upstream().map(|master| master.link) {
         Some(Link::Copy { done, total }) => (done, total),
         _ => (0, 0),
     }

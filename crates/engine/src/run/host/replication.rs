@@ -11,7 +11,7 @@ impl Replication for SessionHost<'_, '_> {
             return role;
         }
         let offset = self.engine.store().map_or(0, |store| store.log().last().0);
-        match self.engine.replication.upstream() {
+        match self.engine.upstream() {
             Some(upstream) => {
                 let state = match upstream.link {
                     Link::Connect(_) => "connect",

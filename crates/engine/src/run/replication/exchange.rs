@@ -32,10 +32,9 @@ impl Engine {
         })
     }
 
-    /// Sees to it that a store which is not in place yet takes no client's write while too few replicas follow, or, if
-    /// it leads, while it has an origin: it forgets that, or repeats a master's commands until `lead` is called.
+    /// Sees to it that a store which leads, and is not in place yet, takes no client's write while it has an origin: it
+    /// forgets that, or repeats a master's commands until `lead` is called.
     pub(crate) fn settle_origin(&self, store: &Store) {
-        store.set_lacks_replicas(self.lacks_replicas());
         if store.follows() {
             return;
         }
@@ -92,9 +91,7 @@ impl Engine {
             }
             if store.is_about_to_follow() {
                 drop(store);
-                self.open_again(Reload::Base, false, &mut || Ok(()))?;
-                self.blocked.look_again();
-                return Ok(());
+                return self.open_again(Reload::Base, false, &mut || Ok(()));
             }
             let _exclusion = self.hold_exclusion();
             store.forget_origin()?;

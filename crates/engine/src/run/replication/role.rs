@@ -138,4 +138,13 @@ impl Engine {
     pub(crate) fn is_replica(&self) -> bool {
         self.replication.state().upstream.is_some()
     }
+
+    /// Returns what is known of the master, also before the data are there that will follow it.
+    pub(crate) fn upstream(&self) -> Option<Upstream> {
+        let configured = || {
+            let (host, port) = self.settings.config().replication.replicaof.clone()?;
+            self.store().is_none().then(|| Upstream::new(Master { host, port }))
+        };
+        self.replication.upstream().or_else(configured)
+    }
 }
