@@ -388,6 +388,10 @@ impl Engine {
         match &*self.group.leader() {
             Leader::Here => Ok(order),
             Leader::Unknown => Err(Error::text(CLUSTERDOWN)),
+            // A client that follows redirections would end another server's group.
+            Leader::At(address) if order == GroupOrder::Reset => {
+                Err(Error::text(format!("ERR this server is not the leader of its Raft group, which is at {address}")))
+            }
             Leader::At(address) => {
                 let (host, port) = host_and_port(address);
                 Err(Error::text(format!("MOVED 0 {host}:{port}")))
