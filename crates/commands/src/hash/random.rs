@@ -93,10 +93,11 @@ impl Wanted {
 /// `count` different fields.
 fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, wanted: Wanted) -> Result<Reply> {
     let (mut dice, now_ms) = (Dice::new(txn), txn.expiry_ms());
-    if count <= DRAWS_MAX && count.saturating_mul(DRAWS_SHARE) < fields {
-        if let Some(drawn) = draw_different(txn, key, entry, count, wanted, &mut dice)? {
-            return Ok(drawn);
-        }
+    if count <= DRAWS_MAX
+        && count.saturating_mul(DRAWS_SHARE) < fields
+        && let Some(drawn) = draw_different(txn, key, entry, count, wanted, &mut dice)?
+    {
+        return Ok(drawn);
     }
     let mut choice = Choice { total: fields, count };
     if fields <= ROWS_INLINE_MAX as u64 {
