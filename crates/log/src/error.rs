@@ -9,7 +9,7 @@ use crate::format::{FORMAT_VERSION, Index};
 
 /// Advice to an operator whose data directory has missing or damaged files.
 pub const ADVICE: &str = "Nothing was repaired. Put back what is missing, or restore a backup into an empty directory: \
-docs/operations.md, \"When it does not start\", has the steps";
+docs/operations.md, \"When something goes wrong\", has the steps";
 
 /// Records that should be there and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
