@@ -56,7 +56,7 @@ fn a_field_that_expires_counts_once_whoever_removes_it() {
         ("HDEL h f", 1, 2, 2),
         ("HDEL h stays", 0, 2, 2),
         ("HSET h stays v", 0, 2, 2),
-        ("HEXPIRE h 0 FIELDS 1 stays", 0, 2, 2),
+        ("HEXPIRE h 0 FIELDS 1 stays", 1, 3, 3),
         ("HEXPIRE h 0 FIELDS 1 f", 0, 2, 2),
         ("HGET h f", 0, 0, 2),
         ("DEL h", 0, 0, 0),

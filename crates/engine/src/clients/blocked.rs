@@ -36,10 +36,17 @@ pub enum Unblock {
     Error,
 }
 
+/// The place of a blocked session.
+struct Place {
+    inbox: Arc<Inbox>,
+    /// The command has taken effect, and only its reply waits: nobody ends that before its time.
+    is_done: bool,
+}
+
 /// The blocked sessions of all event loops, but for those that sleep: nobody can wake these.
 #[derive(Default)]
 pub struct Blocked {
-    sessions: Mutex<HashMap<u64, Arc<Inbox>>>,
+    sessions: Mutex<HashMap<u64, Place>>,
     /// Some session waits for the log, for replicas or for the role: only then progress is worth a look at the table.
     waits_for_sync: AtomicBool,
 }
@@ -52,14 +59,19 @@ impl Blocked {
 
     /// Lets a session go, from any thread; whether it was blocked.
     pub fn unblock(&self, session: u64, how: Unblock) -> bool {
-        let Some(inbox) = lock(&self.sessions).remove(&session) else { return false };
-        inbox.push(Event { session, what: What::Unblocked(how), begun: None });
+        let mut sessions = lock(&self.sessions);
+        if sessions.get(&session).is_none_or(|place| place.is_done) {
+            return false;
+        }
+        let place = sessions.remove(&session).expect("it was there");
+        drop(sessions);
+        place.inbox.push(Event { session, what: What::Unblocked(how), begun: None });
         true
     }
 
     /// Whether a session is there to be let go.
     pub(crate) fn has(&self, session: u64) -> bool {
-        lock(&self.sessions).contains_key(&session)
+        lock(&self.sessions).get(&session).is_some_and(|place| !place.is_done)
     }
 
     /// The log has got further on its way to the disk or to a replica: has the event loops look.
@@ -67,11 +79,11 @@ impl Blocked {
         if !self.waits_for_sync.swap(false, Ordering::SeqCst) {
             return;
         }
-        let sessions: Vec<_> = lock(&self.sessions).iter().map(|(id, inbox)| (*id, inbox.clone())).collect();
+        let sessions: Vec<_> = lock(&self.sessions).iter().map(|(id, place)| (*id, place.inbox.clone())).collect();
         sessions.into_iter().for_each(|(session, inbox)| inbox.push(Event { session, what: What::Look, begun: None }));
     }
 
-    /// Notes that some session waits for the log or for replicas; before it looks how far they are.
+    /// Notes that some session waits for the log, for replicas or for the role; before it looks how far they are.
     pub(crate) fn wait_for_sync(&self) {
         self.waits_for_sync.store(true, Ordering::SeqCst);
     }
@@ -82,8 +94,9 @@ impl Blocked {
         self.on_sync();
     }
 
-    pub(crate) fn add(&self, session: u64, inbox: Arc<Inbox>) {
-        lock(&self.sessions).insert(session, inbox);
+    /// Adds a session; `is_done` says that its command has taken effect.
+    pub(crate) fn add(&self, session: u64, inbox: Arc<Inbox>, is_done: bool) {
+        lock(&self.sessions).insert(session, Place { inbox, is_done });
     }
 
     /// Whether it was there: if not, somebody has let it go and the event is on its way.
@@ -97,11 +110,32 @@ impl Held {
         self.wait.kind == WaitKind::Sleep
     }
 
+    /// Whether the command has taken effect, and only its reply waits.
+    pub fn is_done(&self) -> bool {
+        self.wait.kind == WaitKind::Promotion
+    }
+
     pub fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     pub fn left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_which_only_the_reply_waits_is_not_let_go() {
+        let blocked = Blocked::default();
+        let inbox = Arc::new(Inbox::new(Box::new(|| {})));
+        blocked.add(1, inbox.clone(), true);
+        blocked.add(2, inbox, false);
+        assert!(!blocked.has(1) && !blocked.unblock(1, Unblock::Error));
+        assert!(blocked.has(2) && blocked.unblock(2, Unblock::Error) && !blocked.unblock(2, Unblock::Timeout));
+        assert!(blocked.remove(1) && !blocked.remove(2));
     }
 }

@@ -35,7 +35,8 @@ impl Engine {
                     reply => Some(reply),
                 };
                 *place.expect("a block has a reply for each of its commands") = other;
-            } else if promotes {
+            } else if promotes && !reply.has_stream() {
+                // The data may have to be opened again for it, which waits for the end of such a reply.
                 state.wait = self.promotion();
             }
         }

@@ -215,6 +215,8 @@ impl Engine {
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         self.refuse_writes_of_replica();
+        // The master may have been another one, or none, when that was looked at before.
+        self.look_at_replicas();
         // The store may have other data than the one before.
         self.invalidate_all(StoreGate::default());
         // Sessions whose replies are held back may have looked while there was no store.

@@ -81,7 +81,7 @@ impl WorkerState {
         if !held.sleeps() {
             // A wait that the client asked for is not the server's time.
             session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
-            engine.blocked.add(session.id, self.inbox.clone());
+            engine.blocked.add(session.id, self.inbox.clone(), held.is_done());
             if !held.wait.is_satisfied(held.reached(engine)) {
                 engine.ask_for_acknowledgements();
             }

@@ -102,7 +102,8 @@ pub struct Wait {
     pub timeout_ms: Option<u64>,
 }
 
-/// The reason why the reply of a command is held back. CLIENT UNBLOCK ends all waits but that of `Sleep`.
+/// The reason why the reply of a command is held back. CLIENT UNBLOCK ends all waits but those of `Sleep` and
+/// `Promotion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitKind {
     /// DEBUG SLEEP.

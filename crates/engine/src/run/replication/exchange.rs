@@ -110,7 +110,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has a store that leads take clients' writes, unless there are less replicas than these need, or the server is to
+    /// Has a store that leads take clients' writes, unless there are fewer replicas than these need, or the server is to
     /// follow again.
     fn begin_to_lead(&self, store: &Store) {
         self.look_at_replicas();
