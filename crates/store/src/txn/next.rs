@@ -24,7 +24,8 @@ const DISK_FACTOR: usize = 16;
 const DISK_BYTES: u64 = 512 << 10;
 const MEMORY_BYTES: u64 = 64 << 10;
 
-/// The part of the room for all stretches that one read may fill.
+/// The part of the room for all stretches that one read may fill; twice as much if the rows turn out to be longer than
+/// those before.
 const READ_PART: u64 = 4;
 
 /// How long a thread waits for another one that reads the rows of the same queue.
@@ -40,7 +41,7 @@ const TOWARDS_MIN: usize = 4;
 pub struct NextRows {
     /// The last one of them in their direction, or one behind it.
     pub end: RowKey,
-    /// Whether no more of them than were asked about lie through `end`.
+    /// Whether no more of them than were asked about lie through `end`; the base may have others that are deleted.
     pub is_counted: bool,
 }
 
@@ -168,7 +169,11 @@ impl Txn<'_> {
         let NextRows { end, is_counted: true } = next(count) else { return Ok(None) };
         let mut until = RowKey::from_slice(read.row);
         until.push(0);
-        let rows = self.read_rows(epoch, (&end, &until), Direction::Forward, (count, count), 2 * read.bytes_max)?;
+        let rows = match self.read_rows(epoch, (&end, &until), Direction::Forward, (count, count), 2 * read.bytes_max) {
+            // What is wanted may be in memory nevertheless.
+            Err(Stop::WouldBlock) => return Ok(None),
+            rows => rows?,
+        };
         // Long ones fill the room before the one that is wanted.
         Ok(Some(rows).filter(|rows| rows.covers(read.row)))
     }
