@@ -144,6 +144,8 @@ fn change<'a>(
             }
         }
     }
+    // A deadline that has passed already makes a field one that has expired, as in Redis.
+    txn.on_expired_fields(outcomes.iter().filter(|outcome| **outcome == After::Deleted).count() as u64);
     Ok(outcomes)
 }
 
