@@ -1,12 +1,15 @@
 //! The log for people and machines: `tracing` set up from `loglevel`, `logfile` and `log-format`.
 //!
-//! Called once, before anything is logged. The level follows CONFIG SET through the handle; file and form stay as they
-//! are. Nothing else in the server names the subscriber: it uses the macros of `tracing`.
+//! Called once, before anything is logged. The level follows CONFIG SET through the handle; path and form stay as they
+//! are. A rotation may rename the file: the next lines go to a new one. Nothing else in the server names the
+//! subscriber: it uses the macros of `tracing`.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use haypile_config::{Config, LogFormat, LogLevel};
 use tracing::Subscriber;
@@ -15,10 +18,15 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// Changes the level of the running log.
+/// The time between two looks whether the log file still has its name. A stat for each line would be paid by the event
+/// loops.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Changes the level of the running log, and has it look at its file.
 #[derive(Clone)]
 pub struct Logging {
     level: reload::Handle<LevelFilter, Registry>,
+    target: Target,
 }
 
 /// Starts the log of this process. Fails with a text for people if the file cannot be opened, or if there is a log
@@ -26,7 +34,7 @@ pub struct Logging {
 pub fn start(config: &Config) -> Result<Logging, String> {
     let target = match &config.logfile {
         None => Target::Output,
-        Some(path) => Target::File(Arc::new(Mutex::new(append(path)?))),
+        Some(path) => Target::File(Arc::new(Mutex::new(LogFile::open(path)?))),
     };
     let (subscriber, logging) = subscriber(config.loglevel, config.log_format, target);
     tracing::subscriber::set_global_default(subscriber).map_err(|error| error.to_string())?;
@@ -39,22 +47,23 @@ impl Logging {
         // The level cannot be set once the subscriber is gone, but the global one never goes.
         let _ = self.level.modify(|filter| *filter = filter_of(level));
     }
-}
 
-/// Opens the file once, only to append: a rotation can truncate it, but not rename it.
-fn append(path: &Path) -> Result<File, String> {
-    let file = File::options().create(true).append(true).open(path);
-    file.map_err(|error| format!("Can't open the log file {}: {error}", path.display()))
+    /// Opens the log file anew if a rotation has renamed it.
+    pub fn look_at_file(&self) {
+        if let Target::File(file) = &self.target {
+            file.lock().unwrap_or_else(PoisonError::into_inner).look();
+        }
+    }
 }
 
 fn subscriber(level: LogLevel, format: LogFormat, target: Target) -> (impl Subscriber + Send + Sync, Logging) {
     let (filter, handle) = reload::Layer::new(filter_of(level));
-    let lines = tracing_subscriber::fmt::layer().with_writer(target).with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(target.clone()).with_target(false);
     let lines: Box<dyn Layer<_> + Send + Sync> = match format {
         LogFormat::Human => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    (tracing_subscriber::registry().with(filter).with(lines), Logging { level: handle })
+    (tracing_subscriber::registry().with(filter).with(lines), Logging { level: handle, target })
 }
 
 /// Translates Redis's levels: `notice` is `tracing`'s info, `verbose` debug, and `debug` trace.
@@ -72,7 +81,7 @@ fn filter_of(level: LogLevel) -> LevelFilter {
 #[derive(Clone)]
 enum Target {
     Output,
-    File(Arc<Mutex<File>>),
+    File(Arc<Mutex<LogFile>>),
 }
 
 impl<'a> MakeWriter<'a> for Target {
@@ -99,6 +108,71 @@ impl Write for Target {
     }
 }
 
+/// A log file that follows its name. Nothing here may log: the line would wait for the lock of its own file.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    /// The device and the inode of `file`.
+    identity: (u64, u64),
+    /// The permissions that the first file had, for those that are made later, under another umask.
+    mode: u32,
+    looked: Instant,
+}
+
+impl LogFile {
+    /// Opens the file, which is made if it is missing.
+    fn open(path: &Path) -> Result<LogFile, String> {
+        let opened = append(path, 0o666).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) =
+            opened.map_err(|error| format!("Can't open the log file {}: {error}", path.display()))?;
+        let mode = metadata.mode() & 0o777;
+        Ok(LogFile { path: path.to_owned(), file, identity: identity(&metadata), mode, looked: Instant::now() })
+    }
+
+    /// Opens the file anew if its name is gone or is another file's. The old one stays where that fails; the next look
+    /// tries again.
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        let is_there = match fs::metadata(&self.path) {
+            // Opening a pipe would wait for its reader.
+            Ok(there) if identity(&there) == self.identity || !there.is_file() => return,
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(_) => return,
+        };
+        let opened = append(&self.path, self.mode).and_then(|file| Ok((file.metadata()?, file)));
+        let Ok((metadata, file)) = opened else { return };
+        if !is_there {
+            // The umask may be narrower than at the start. Lines are worth more than permissions.
+            let _ = file.set_permissions(Permissions::from_mode(self.mode));
+        }
+        (self.file, self.identity) = (file, identity(&metadata));
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.looked.elapsed() >= LOOK_INTERVAL {
+            self.look();
+        }
+        self.file.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Opens a file only to append: a rotation may also copy and truncate it.
+fn append(path: &Path, mode: u32) -> io::Result<File> {
+    File::options().create(true).append(true).mode(mode).open(path)
+}
+
+/// Returns the device and the inode, which no other file has while this one is open.
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +181,7 @@ mod tests {
     fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce(&Logging)) -> String {
         let name = format!("haypile-logging-{}-{level:?}-{format:?}.log", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let file = append(&path).expect("a temporary file can be made");
+        let file = LogFile::open(&path).expect("a temporary file can be made");
         let (subscriber, logging) = subscriber(level, format, Target::File(Arc::new(Mutex::new(file))));
         tracing::subscriber::with_default(subscriber, || log(&logging));
         let text = std::fs::read_to_string(&path).expect("it was written");
@@ -154,7 +228,29 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
-        let error = append(Path::new("/nowhere/a.log")).map(|_| ()).unwrap_err();
+        let error = LogFile::open(Path::new("/nowhere/a.log")).map(|_| ()).unwrap_err();
         assert!(error.starts_with("Can't open the log file /nowhere/a.log: No such file or directory"));
+    }
+
+    #[test]
+    fn lines_go_on_into_the_old_file_until_there_can_be_a_new_one() {
+        let dir = std::env::temp_dir().join(format!("haypile-logging-{}-rotated", std::process::id()));
+        let moved = dir.with_extension("moved");
+        fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        let mut log = LogFile::open(&dir.join("a.log")).expect("it is writable");
+        let mut write = |line: &str| {
+            log.look();
+            log.write_all(line.as_bytes()).expect("it is writable");
+        };
+        write("one ");
+        fs::rename(&dir, &moved).expect("it is ours");
+        write("two");
+        fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        write("three");
+        let texts = [&moved, &dir].map(|dir| fs::read_to_string(dir.join("a.log")).expect("it was written"));
+        assert_eq!(texts, ["one two", "three"]);
+        for dir in [&moved, &dir] {
+            fs::remove_dir_all(dir).expect("it is ours");
+        }
     }
 }

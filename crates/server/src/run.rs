@@ -104,8 +104,9 @@ fn start(
     archive::refuse_without_base(&config)?;
     let (listeners, data_dir) = take_places(&config)?;
     let _pid_file = PidFile::write(&config);
+    let level = logging.clone();
     settings.listen(move |_, _, after| {
-        logging.set_level(after.loglevel);
+        level.set_level(after.loglevel);
         Ok(())
     });
 
@@ -130,7 +131,7 @@ fn start(
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(|error| format!("The runtime of the accepting thread cannot start: {error}"))?;
-    let ended = runtime.block_on(attend(&parts, listeners, &config, &budget, stopped));
+    let ended = runtime.block_on(attend(&parts, listeners, &config, &budget, logging, stopped));
     process::tell_stopping(&config);
 
     for (mailbox, event_loop) in parts.mailboxes.iter().zip(loops) {
@@ -214,11 +215,19 @@ async fn attend(
     mut listeners: Listeners,
     config: &Arc<Config>,
     budget: &Budget,
+    logging: Logging,
     mut shutdown: mpsc::UnboundedReceiver<haypile_commands::host::Shutdown>,
 ) -> Result<bool, String> {
     let Parts { engine, mailboxes, replication, .. } = parts;
     let signals = |kind| signal(kind).map_err(|error| format!("Signals cannot be received: {error}"));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+    // SIGHUP ends no server, as in Redis; a rotation that sends it has its new file at once.
+    let mut hangup = signals(SignalKind::hangup())?;
+    tokio::task::spawn_local(async move {
+        while hangup.recv().await.is_some() {
+            logging.look_at_file();
+        }
+    });
     let names = listeners.names();
     let orders = listening::start(&mut listeners, &engine.settings)?;
     tokio::task::spawn_local(orders.carry_out(engine.clone(), mailboxes.clone(), replication.tls.clone()));

@@ -1,9 +1,10 @@
-//! The messages to a supervisor, and the process that it finds.
+//! The messages to a supervisor, the process that it finds, and a log file that is rotated.
 
 mod process;
 
-use process::{PATIENCE, Server, TempDir, free_port};
+use process::{PATIENCE, Server, TempDir, free_port, wait_until};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::Stdio;
@@ -70,4 +71,38 @@ fn the_root_of_a_file_system_is_a_data_directory() {
     let dir = TempDir::new();
     std::fs::create_dir(dir.path().join("lost+found")).expect("it is new");
     Server::start(dir.path(), &[]).stop();
+}
+
+#[test]
+fn lines_go_to_a_new_file_once_the_log_file_has_been_renamed() {
+    let dir = TempDir::new();
+    let (log, old) = (dir.path().join("server.log"), dir.path().join("server.log.1"));
+    let server = Server::start(dir.path(), &["--enable-debug-command", "yes", "--logfile", "server.log"]);
+    let mut client = server.client();
+    assert_eq!(client.ask("DEBUG LOG before"), "+OK\r\n");
+    std::fs::rename(&log, &old).expect("it is there");
+    wait_until("lines are in the new file", || {
+        assert_eq!(client.ask("DEBUG LOG after"), "+OK\r\n");
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("DEBUG LOG: after"))
+    });
+    let text = std::fs::read_to_string(&old).expect("it is kept");
+    assert!(text.contains("DEBUG LOG: before"), "{text}");
+    let [old, new] = [&old, &log].map(|path| std::fs::metadata(path).expect("it is there").permissions().mode());
+    assert_eq!(new, old, "the new file has the permissions of the first one");
+    server.stop();
+}
+
+#[test]
+fn a_hangup_ends_no_server_and_reopens_the_log_file() {
+    let dir = TempDir::new();
+    let log = dir.path().join("server.log");
+    let server = Server::start(dir.path(), &["--logfile", "server.log"]);
+    let mut client = server.client();
+    server.signal("HUP");
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    std::fs::rename(&log, dir.path().join("server.log.1")).expect("it is there");
+    server.signal("HUP");
+    wait_until("there is a new file", || log.exists());
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    server.stop();
 }
