@@ -174,6 +174,53 @@ fn the_data_of_a_time_are_those_of_all_records_until_then() {
     assert!(early.contains("the oldest backup is of a later moment"), "{early}");
 }
 
+/// Returns the milliseconds since 1970.
+fn now_ms() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_millis()
+}
+
+#[test]
+fn a_time_behind_the_last_record_is_warned_of_and_one_in_the_future_is_refused() {
+    let (dir, place, kept) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), place.path(), &[]);
+    let mut client = server.client();
+    client.ask("SET k 0");
+    wait_for_archive(&mut client);
+    let between = now_ms();
+    wait_until("the next moment", || now_ms() > between + 5);
+    assert_eq!(client.ask("SET k 1"), "+OK\r\n");
+    let last = last_record(&mut client);
+    wait_for_archive(&mut client);
+    server.stop();
+    let at = |ms: u128| format!("@{}.{:03}", ms / 1000, ms % 1000);
+    let restore = |name: &str, to: &str| {
+        let data = kept.path().join(name);
+        (haypile(&["restore", "--from", text(place.path()), "--dir", text(&data), "--to", to]), data)
+    };
+
+    let (output, data) = restore("beyond", &at(now_ms()));
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "there may have been no writes: {warned}");
+    assert!(warned.contains(&format!("its last record, {last}, was made at 20")), "{warned}");
+    assert!(warned.contains("if there were any, are not in the archive"), "{warned}");
+    let copy = Server::start(&data, &[]);
+    assert_eq!(copy.client().ask("GET k"), "$1\r\n1\r\n");
+    copy.stop();
+
+    let (output, _) = restore("between", &at(between));
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !warned.contains("warning"), "a later record is there: {warned}");
+
+    let now = now_ms();
+    for to in [at(now + 3_600_000), format!("@{now}")] {
+        let (output, data) = restore("future", &to);
+        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && refused.contains("is in the future"), "{to}: {refused}");
+        assert!(refused.contains("`--to @N` takes seconds"), "{to}: {refused}");
+        assert!(!data.exists(), "nothing was begun");
+    }
+}
+
 #[test]
 fn files_that_are_there_are_not_sent_again_and_old_backups_go() {
     let (dir, place) = (TempDir::new(), TempDir::new());

@@ -22,7 +22,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Files that are fetched at the same time.
 const FETCHERS: usize = 4;
@@ -41,6 +41,8 @@ struct Restored {
     /// The last record, and its time where it was read.
     last: Index,
     time_ms: Option<u64>,
+    /// Whether the archive has a record that is later than the time that was asked for.
+    is_passed: bool,
 }
 
 /// Runs the subcommand.
@@ -48,6 +50,13 @@ struct Restored {
 /// # Errors
 /// A text for people.
 pub fn run(what: &Restore) -> Result<(), String> {
+    let target = match what.to {
+        Moment::Newest => Target::Newest,
+        Moment::Index(index) => Target::Index(Index(index)),
+        Moment::Time(time_ms) => Target::Time(time_ms),
+    };
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    check_has_come(target, now_ms)?;
     set_file_mode(FILE_MODE);
     let archive = place::open(&what.from)?;
     let catalog = archive.catalog().map_err(|error| error.to_string())?;
@@ -57,11 +66,6 @@ pub fn run(what: &Restore) -> Result<(), String> {
     let history = what.history.as_deref().map(|text| {
         History::parse(text).ok_or_else(|| format!("{text} is no history: those have 40 hexadecimal digits"))
     });
-    let target = match what.to {
-        Moment::Newest => Target::Newest,
-        Moment::Index(index) => Target::Index(Index(index)),
-        Moment::Time(time_ms) => Target::Time(time_ms),
-    };
     let plan = find_way(&catalog, history.transpose()?, target).map_err(|error| {
         let why = format!("{} cannot be restored: {error}", shown(target));
         match error {
@@ -76,6 +80,9 @@ pub fn run(what: &Restore) -> Result<(), String> {
     fetch(&archive, &files, &what.dir)?;
     let restored = write_log(&archive, &plan, &what.dir)?;
     finish(&what.dir, restored.last).map_err(|error| format!("{}: {error}", what.dir.display()))?;
+    if let Some(warning) = warning_of_end(&restored, &plan) {
+        eprintln!("{warning}");
+    }
     let time = restored.time_ms.map_or(String::new(), |time_ms| format!(", made at {}", backup_time(time_ms)));
     println!("{} holds the data through record {}{time}", what.dir.display(), restored.last);
     Ok(())
@@ -87,6 +94,41 @@ fn shown(target: Target) -> String {
         Target::Index(index) => format!("Record {index}"),
         Target::Time(time_ms) => format!("The data of {}", backup_time(time_ms)),
     }
+}
+
+/// Refuses a time in the future, as milliseconds are where seconds belong.
+fn check_has_come(target: Target, now_ms: u64) -> Result<(), String> {
+    match target {
+        Target::Time(time_ms) if time_ms > now_ms => Err(format!(
+            "{} cannot be restored: that time is in the future (now is {}). \
+             `--to @N` takes seconds since 1970; `haypile log` shows milliseconds",
+            shown(target),
+            backup_time(now_ms)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the warning for a time that lies behind the last record of the archive.
+///
+/// The server may have made records in between that it has not archived yet; nothing in the archive tells.
+fn warning_of_end(restored: &Restored, plan: &Plan) -> Option<String> {
+    let asked_ms = plan.time_ms.filter(|asked_ms| restored.time_ms.is_none_or(|last_ms| last_ms < *asked_ms))?;
+    if restored.is_passed {
+        return None;
+    }
+    let made = match restored.time_ms {
+        Some(last_ms) => format!("made at {}", backup_time(last_ms)),
+        // A backup without a log of its own tells when it was complete.
+        None => format!("made by {}", backup_time(plan.backup.made_ms)),
+    };
+    Some(format!(
+        "warning: the archive ends before {asked}: its last record, {last}, was {made}. Records made between then and \
+         {asked}, if there were any, are not in the archive: wait for `archive-interval` and restore again, or take \
+         them from the server's own log",
+        asked = backup_time(asked_ms),
+        last = restored.last
+    ))
 }
 
 /// Takes an empty directory, or one in which a restore was broken off.
@@ -192,7 +234,8 @@ fn write_log(archive: &Archive, plan: &Plan, dir: &Path) -> Result<Restored, Str
     let log = datadir::log_dir(dir);
     let options = Options::new(&log);
     let histories: Histories = plan.chain.starts().iter().copied().collect();
-    let mut writer = Writer { copy: Copy::new(&options, &log), plan, histories: &histories, last: None, time_ms: None };
+    let copy = Copy::new(&options, &log);
+    let mut writer = Writer { copy, plan, histories: &histories, last: None, time_ms: None, is_passed: false };
     let mut line = ProgressLine::new();
     let own: Vec<&BackupFile> = plan.backup.files.iter().filter(|file| file.path.starts_with("log/")).collect();
     let total = own.len() + plan.chunks.len();
@@ -234,6 +277,8 @@ struct Writer<'a> {
     /// The last record that was added.
     last: Option<Index>,
     time_ms: Option<u64>,
+    /// Whether a record was met that is later than the time that was asked for.
+    is_passed: bool,
 }
 
 impl Writer<'_> {
@@ -268,6 +313,7 @@ impl Writer<'_> {
                 return Ok(false);
             }
             let is_late = self.plan.time_ms.is_some_and(|time_ms| record.time_ms > time_ms);
+            self.is_passed |= is_late;
             if record.index > self.plan.through || is_late && record.index > self.plan.backup.applied {
                 return Ok(true);
             }
@@ -292,7 +338,7 @@ impl Writer<'_> {
         let start = start.ok_or("the archive does not know the history of its records")?;
         let ended = self.copy.end(start, last.next(), &|| self.histories.clone());
         ended.map_err(|error| error.to_string())?;
-        Ok(Restored { last, time_ms: self.time_ms })
+        Ok(Restored { last, time_ms: self.time_ms, is_passed: self.is_passed })
     }
 }
 
