@@ -47,7 +47,7 @@ fn debug_is_for_those_who_may() {
 fn sleep_holds_back_its_own_reply_only() {
     let sleeps = |line: &str| {
         let mut session = allowed();
-        assert_eq!(session.call(line), Reply::None, "{line}");
+        assert_eq!(session.call(line), Reply::ok(), "{line}");
         session.wait.expect("it waits")
     };
     let of = |ms| Wait { kind: WaitKind::Sleep, timeout_ms: Some(ms) };

@@ -160,7 +160,7 @@ fn draw_different(
 /// Draws that an event loop makes: each looks at some dozens of rows.
 const DRAWS_INLINE_MAX: u64 = 32;
 
-/// Draws for each field that is wanted, of which few have been drawn before.
+/// Draws for each field that is wanted, and for one more: few fields are drawn twice.
 const DRAWS_PER_FIELD: u64 = 64;
 
 /// Exactly `count` fields, each drawn by itself.
