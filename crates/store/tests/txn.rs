@@ -396,7 +396,7 @@ fn long_rows_before_short_ones_are_read_from_the_end_that_is_asked_for() {
     let store = memory_store();
     let space = begin(&store).space(0);
     let element = |number: u8| row::data_row(space, haypile_store::Slot(3), haypile_store::ObjectId(7), &[number]);
-    let value = |number: u8| vec![number; if number < LONG { 60_000 } else { 4 }];
+    let value = |number: u8| vec![number; if number < LONG { 1_000 } else { 4 }];
     for number in 0..ROWS {
         let mut txn = begin(&store);
         txn.put_row(&element(number), &[&value(number)]).expect("small");

@@ -170,7 +170,7 @@ impl Txn<'_> {
         let mut until = RowKey::from_slice(read.row);
         until.push(0);
         let rows = match self.read_rows(epoch, (&end, &until), Direction::Forward, (count, count), 2 * read.bytes_max) {
-            // What is wanted may be in memory nevertheless.
+            // The row that is wanted may be in memory nevertheless.
             Err(Stop::WouldBlock) => return Ok(None),
             rows => rows?,
         };

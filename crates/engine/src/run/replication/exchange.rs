@@ -110,8 +110,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Has a store that leads take clients' writes, unless there are fewer replicas than these need, or the server is to
-    /// follow again.
+    /// Has a store that leads take clients' writes, unless there are fewer replicas than these need, or the server is
+    /// to follow again.
     fn begin_to_lead(&self, store: &Store) {
         self.look_at_replicas();
         store.end_to_repeat();
