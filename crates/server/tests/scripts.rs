@@ -134,6 +134,33 @@ fn scripts_with_undeclared_keys_are_atomic_across_event_loops() {
     server.stop();
 }
 
+/// Reads a key before it writes it, as queues and limiters do, and serves who waits for one: none of it is declared.
+#[test]
+fn a_script_with_undeclared_keys_takes_those_that_are_free_where_it_runs() {
+    let (_dir, server) = start(&["--workers", "1"]);
+    let mut client = server.client();
+    let script = "if not redis.call('GET', 'seen:' .. ARGV[1]) then \
+                  redis.call('SET', 'seen:' .. ARGV[1], 1) redis.call('LPUSH', 'fresh:' .. ARGV[1], ARGV[1]) end \
+                  return redis.call('INCR', 'calls')";
+    let before = client.info("commands_that_loaded_rows");
+    for number in 0..100 {
+        let mut waiting = server.client();
+        waiting.send(format!("BRPOP fresh:{number} 0\r\n").as_bytes());
+        while client.info("blocked_clients") != "1" {}
+        for calls in [2 * number + 1, 2 * number + 2] {
+            assert_eq!(eval(&mut client, script, &[], &[&number.to_string()]), format!(":{calls}\r\n"));
+        }
+        assert!(waiting.reply().ends_with(&format!("\r\n{number}\r\n")));
+    }
+    assert_eq!(client.info("commands_that_loaded_rows"), before, "no run was left to another thread");
+    // More keys than one takes on its way.
+    let many = "for i = 1, 1000 do redis.call('INCR', 'many:' .. i) end return redis.call('GET', 'many:1000')";
+    for expected in ["$1\r\n1\r\n", "$1\r\n2\r\n"] {
+        assert_eq!(eval(&mut client, many, &[], &[]), expected);
+    }
+    server.stop();
+}
+
 #[test]
 fn a_script_that_runs_for_long_delays_only_who_wants_its_keys_and_can_be_killed() {
     let (_dir, server) = start(&["--workers", "1"]);

@@ -6,7 +6,7 @@
 //! alone enters while it holds its keys; that cannot be waited for in a circle, because whoever is inside never waits
 //! for a key.
 
-use crate::keys::claims::{Claims, Hold};
+use crate::keys::claims::{Claim, Claims, Hold};
 use crate::keys::exclusion::{Exclusion, Exclusive};
 use crate::keys::locks::{HeldFor, Locks, Refused, Turn, Waiter};
 use order::Held;
@@ -89,6 +89,12 @@ pub(crate) struct MoreKeysHeld<'a> {
 }
 
 impl<'a> MoreKeysHeld<'a> {
+    /// No keys yet.
+    pub fn none(locks: &'a Locks, held_for: HeldFor) -> Self {
+        order::take(Held::Keys);
+        MoreKeysHeld { locks, claims: Claims::default(), held_for }
+    }
+
     /// Takes all of `claims`, or none; it does not wait, because its caller holds other keys.
     pub fn try_take(locks: &'a Locks, claims: Claims, held_for: HeldFor) -> Option<Self> {
         locks.try_lock(&claims, Turn::Newcomer, held_for).ok()?;
@@ -96,8 +102,22 @@ impl<'a> MoreKeysHeld<'a> {
         Some(MoreKeysHeld { locks, claims, held_for })
     }
 
-    pub fn covers(&self, hash: u32) -> bool {
-        self.locks.cover(&self.claims, self.held_for, hash, Hold::Exclusive)
+    /// Takes one key more, or makes its hold the stronger one; whether the key is held so.
+    pub fn try_add(&mut self, hash: u32, hold: Hold) -> bool {
+        let claim = Claim::new(hash, hold);
+        let is_taken = self.locks.try_add(&self.claims, self.held_for, claim);
+        if is_taken {
+            self.claims.insert(claim);
+        }
+        is_taken
+    }
+
+    pub fn covers(&self, hash: u32, hold: Hold) -> bool {
+        self.locks.cover(&self.claims, self.held_for, hash, hold)
+    }
+
+    pub fn claims(&self) -> &Claims {
+        &self.claims
     }
 }
 
@@ -226,7 +246,7 @@ mod tests {
         drop(LoopInside::try_enter(&exclusion, 0).expect("the way is free"));
         drop(LoopInside::try_enter(&exclusion, 0).expect("it has left"));
         let more = MoreKeysHeld::try_take(&locks, Claims::exclusive([2]), HeldFor::Moment).expect("it is free");
-        assert!(more.covers(2) && !more.covers(1) && take().is_err());
+        assert!(more.covers(2, Hold::Exclusive) && !more.covers(1, Hold::Shared) && take().is_err());
         drop(more);
         let mut shared = Claims::default();
         shared.add(1, Hold::Shared);

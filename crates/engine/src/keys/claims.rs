@@ -47,7 +47,13 @@ impl Claim {
 
     #[inline]
     pub fn hash(self) -> u32 {
-        ((self.0 >> 1) as u32).rotate_left(STRIPE_BITS)
+        self.hash_in_order().rotate_left(STRIPE_BITS)
+    }
+
+    /// The hash as claims are ordered by it.
+    #[inline]
+    fn hash_in_order(self) -> u32 {
+        (self.0 >> 1) as u32
     }
 
     #[inline]
@@ -98,6 +104,14 @@ impl Claims {
         self.claims.truncate(kept + 1);
     }
 
+    /// Adds a key to those that are arranged, or makes its hold the stronger one.
+    pub fn insert(&mut self, claim: Claim) {
+        match self.claims.binary_search_by_key(&claim.hash_in_order(), |other| other.hash_in_order()) {
+            Ok(at) => self.claims[at] = self.claims[at].max(claim),
+            Err(at) => self.claims.insert(at, claim),
+        }
+    }
+
     /// Returns whether they are in the order in which locks are taken.
     pub fn are_arranged(&self) -> bool {
         self.claims.is_sorted_by(|one, next| one < next && one.hash() != next.hash())
@@ -128,6 +142,10 @@ impl Claims {
     #[inline]
     pub fn only(&self) -> Option<Claim> {
         if let [claim] = self.claims[..] { Some(claim) } else { None }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Claim> {
+        self.claims.iter().copied()
     }
 
     /// Returns the number of keys.
@@ -171,6 +189,12 @@ mod tests {
         assert!(all.are_arranged());
         let stripes: Vec<Vec<_>> =
             all.by_stripe().map(|claims| claims.iter().map(|claim| (claim.hash(), claim.hold())).collect()).collect();
+        let mut one_by_one = Claims::default();
+        for (hash, hold) in [(7, Hold::Shared), (9, Hold::Shared), (far, Hold::Shared), (3, Hold::Exclusive)] {
+            one_by_one.insert(Claim::new(hash, hold));
+        }
+        [Hold::Exclusive, Hold::Shared].iter().for_each(|hold| one_by_one.insert(Claim::new(7, *hold)));
+        assert_eq!(one_by_one.claims, all.claims);
         let expected =
             [vec![(3, Hold::Exclusive)], vec![(7, Hold::Exclusive), (far, Hold::Shared)], vec![(9, Hold::Shared)]];
         assert_eq!(stripes, expected);

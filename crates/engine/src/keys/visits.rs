@@ -1,13 +1,15 @@
 //! Keys that a run finds only while it runs.
 
+use crate::keys::admission::MoreKeysHeld;
 use crate::keys::claims::{Claims, Hold};
 use crate::keys::locks::{HeldFor, Locks};
 use crate::sync::pause;
-use haypile_store::KeyLocks;
+use haypile_store::{KeyLocks, Lacking};
+use std::cell::RefCell;
 use std::time::Duration;
 
-/// Keys that an event loop's run holds at most which are not its arguments', and that one holds by their stripes which
-/// takes longer than an event loop's: one in a hundred stripes.
+/// Keys that a run takes at most on its way, that an event loop's run holds at most which are not its arguments', and
+/// that one holds by their stripes which takes longer than an event loop's: one in a hundred stripes.
 pub const FEW_KEYS: usize = 128;
 
 /// Keys with which a run asks for no more, so that it comes to an end however its keys change meanwhile. Its claims and
@@ -19,23 +21,44 @@ pub const CLAIMS_MAX: usize = 1 << 17;
 const TRIES_MAX: u32 = 100;
 const TRY_EVERY: Duration = Duration::from_micros(100);
 
-/// The locks of a run, and those that it takes for a moment besides.
+/// The locks of a run, those that it takes on its way, and those that it takes for a moment besides.
 pub struct Visits<'a> {
     locks: &'a Locks,
     claims: &'a Claims,
     held_for: HeldFor,
+    /// Keys that the run has found and holds until its end: a run takes what is free, and gives all back together, so
+    /// that what it sees is from one moment.
+    taken: RefCell<Option<MoreKeysHeld<'a>>>,
 }
 
 impl<'a> Visits<'a> {
     pub fn new(locks: &'a Locks, claims: &'a Claims, held_for: HeldFor) -> Self {
-        Visits { locks, claims, held_for }
+        Visits { locks, claims, held_for, taken: RefCell::new(None) }
     }
+
+    /// Adds the keys that were taken on the way to those that the run is to have from its beginning the next time.
+    pub fn add_to(&self, lacking: &mut Vec<Lacking>) {
+        let taken = self.taken.borrow();
+        let claims = taken.iter().flat_map(|taken| taken.claims().iter());
+        lacking.extend(claims.map(|claim| Lacking { hash: claim.hash(), exclusive: claim.hold() == Hold::Exclusive }));
+    }
+}
+
+fn hold(exclusive: bool) -> Hold {
+    if exclusive { Hold::Exclusive } else { Hold::Shared }
 }
 
 impl KeyLocks for Visits<'_> {
     fn holds(&self, hash: u32, exclusive: bool) -> bool {
-        let hold = if exclusive { Hold::Exclusive } else { Hold::Shared };
+        let hold = hold(exclusive);
         self.locks.cover(self.claims, self.held_for, hash, hold)
+            || self.taken.borrow().as_ref().is_some_and(|taken| taken.covers(hash, hold))
+    }
+
+    fn try_hold(&self, hash: u32, exclusive: bool) -> bool {
+        let mut taken = self.taken.borrow_mut();
+        let taken = taken.get_or_insert_with(|| MoreKeysHeld::none(self.locks, self.held_for));
+        taken.claims().len() < FEW_KEYS && taken.try_add(hash, hold(exclusive))
     }
 
     fn try_share(&self, hash: u32) -> bool {

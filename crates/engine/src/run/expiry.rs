@@ -203,7 +203,7 @@ fn expire_key(
     let place = Place::Expiry { claims: &claims, held_for: held };
     let mut txn = store.begin(buffers, call);
     prepare(engine, &mut txn, place, false);
-    let mut service = Service::new(engine, store, place);
+    let mut service = Service::new(engine, store, place, None);
     let before = statement::begin_unasked(&mut txn);
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
         statement::end_waiting(&mut txn, before);

@@ -428,7 +428,7 @@ impl<'a> Exchange<'a> {
             for name in all {
                 migrate::remove(&mut txn, name)?;
             }
-            let mut service = Service::new(engine, store, place);
+            let mut service = Service::new(engine, store, place, None);
             conclude(engine, store, &mut txn, serves.then_some(&mut service), Keeps::Effects, exchange.by())?;
             exchange.gate.index = exchange.gate.index.max(txn.gate());
             Ok(is_same)

@@ -18,7 +18,7 @@ use haypile_commands::rights::Requested;
 use haypile_commands::{Args, Body, Error, Tried, statement};
 use haypile_log::Index;
 use haypile_resp::Reply;
-use haypile_store::{Ready, Stop, Store, Txn};
+use haypile_store::{KeyLocks, Ready, Stop, Store, Txn};
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
@@ -57,6 +57,8 @@ pub(crate) struct Service<'a> {
     engine: &'a Engine,
     store: &'a Store,
     place: Place<'a>,
+    /// The locks of the run, which may have taken some on its way.
+    locks: Option<&'a dyn KeyLocks>,
     /// In order, with their replies.
     served: Vec<(Arc<Waiter>, Reply)>,
     /// Key locks that were taken for them, beside those of the run.
@@ -68,8 +70,9 @@ pub(crate) struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    pub fn new(engine: &'a Engine, store: &'a Store, place: Place<'a>) -> Self {
-        Service { engine, store, place, served: Vec::new(), more: Vec::new(), missing: Vec::new(), looked_at: 0 }
+    pub fn new(engine: &'a Engine, store: &'a Store, place: Place<'a>, locks: Option<&'a dyn KeyLocks>) -> Self {
+        let (served, more, missing) = (Vec::new(), Vec::new(), Vec::new());
+        Service { engine, store, place, locks, served, more, missing, looked_at: 0 }
     }
 
     /// Serves those who wait for what the transaction has made.
@@ -192,8 +195,12 @@ impl<'a> Service<'a> {
         let (Place::Locked { claims, held_for, .. } | Place::Expiry { claims, held_for }) = self.place else {
             return Ok(());
         };
-        let is_its_own = |hash| self.engine.locks.cover(claims, held_for, hash, Hold::Exclusive);
-        let is_held = |hash: &u32| is_its_own(*hash) || self.more.iter().any(|more| more.covers(*hash));
+        let is_its_own = |hash| match self.locks {
+            Some(locks) => locks.holds(hash, true),
+            None => self.engine.locks.cover(claims, held_for, hash, Hold::Exclusive),
+        };
+        let is_more = |hash| self.more.iter().any(|more| more.covers(hash, Hold::Exclusive));
+        let is_held = |hash: &u32| is_its_own(*hash) || is_more(*hash);
         let lacking: Vec<u32> = self.hashes_of(waiter).filter(|hash| !is_held(hash)).collect();
         if lacking.is_empty() {
             return Ok(());

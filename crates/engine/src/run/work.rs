@@ -26,7 +26,7 @@ use haypile_commands::{
     self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried, statement,
 };
 use haypile_resp::{self as resp, Bytes, OwnedArgs, Reply};
-use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Call, Key, KeyLocks, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::hash;
 use haypile_types::key as types_key;
 use std::sync::Arc;
@@ -212,7 +212,8 @@ impl Work {
         let reply = if repeating.is_some() { refused_as_a_whole(reply) } else { reply };
         debug_assert!(txn.is_read_only() || self.writes(&engine.table).0, "Invariant: a read makes no record");
         let keeps = Work::keeps(place);
-        let mut service = Service::new(engine, store, place);
+        let locks = visits.as_ref().map(|visits| visits as &dyn KeyLocks);
+        let mut service = Service::new(engine, store, place, locks);
         let mut waiter = None;
         let reply = match reply {
             Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps, session).map(|()| {
@@ -242,6 +243,9 @@ impl Work {
         let mut missing = txn.take_lacking();
         missing.extend(found.keys.into_iter().map(|(hash, exclusive)| Lacking { hash, exclusive }));
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
+        if let (Err(Stop::NeedsLocks), Some(visits)) = (&reply, &visits) {
+            visits.add_to(&mut missing);
+        }
         drop(service);
         let (pins, gate, needs_exclusion) = (txn.take_pins(), engine.gate_at(txn.gate()), found.needs_exclusion);
         Ran { reply, gate, buffers: txn.finish(), pins, called, waiter, missing, needs_exclusion }

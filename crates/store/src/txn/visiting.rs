@@ -2,7 +2,7 @@
 //! finds.
 //!
 //! A run holds the locks of its arguments' keys. For any other key the run either makes sure that the key is locked
-//! before it goes on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives
+//! before it goes on (`claim`), so that everything is from one moment: it takes one that is free on the way; or it looks at the key under its lock and gives
 //! the lock back at once (`visit_key`), so that each key is whole and no other run waits for all of them.
 
 use super::Txn;
@@ -13,6 +13,9 @@ use crate::stop::Stop;
 pub trait KeyLocks {
     /// Returns whether the run holds the key until its end; with no other reader, if `exclusive`.
     fn holds(&self, hash: u32, exclusive: bool) -> bool;
+    /// Takes a key that the run does not hold until its end, if it is free; returns false where another run holds it,
+    /// or where this one has taken many.
+    fn try_hold(&self, hash: u32, exclusive: bool) -> bool;
     /// Takes a key's lock for a moment, shared with other readers; returns false where another run holds it
     /// exclusively.
     fn try_share(&self, hash: u32) -> bool;
@@ -46,7 +49,8 @@ impl<'s> Txn<'s> {
             return Ok(());
         }
         let locks = self.locks;
-        let lacking = keys.filter(|&hash| !locks.is_some_and(|locks| locks.holds(hash, exclusive)));
+        let has = |locks: &dyn KeyLocks, hash| locks.holds(hash, exclusive) || locks.try_hold(hash, exclusive);
+        let lacking = keys.filter(|&hash| !locks.is_some_and(|locks| has(locks, hash)));
         self.lacking.extend(lacking.map(|hash| Lacking { hash, exclusive }));
         if self.lacking.is_empty() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }

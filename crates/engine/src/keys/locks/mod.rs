@@ -171,6 +171,21 @@ impl Locks {
             && self.refused_key(Claim::new(hash, hold)).is_none()
     }
 
+    /// Takes one key more for one that holds `claims`, or makes its hold of that key the stronger one; whether it has
+    /// the key then, to be added to its claims. It is not to park where it is refused: it holds others meanwhile.
+    pub fn try_add(&self, claims: &Claims, held_for: HeldFor, claim: Claim) -> bool {
+        let of_stripe = claims.of_stripe(claim.stripe());
+        match held_for {
+            HeldFor::Long => self.take_keys(&[claim], false).is_ok(),
+            HeldFor::Moment if of_stripe.is_empty() => {
+                self.take_free(claim) || self.take_stripe(&[claim], false).is_ok()
+            }
+            HeldFor::Moment => {
+                claim.hold() == Hold::Exclusive && strongest(of_stripe) == Hold::Shared && self.strengthen(claim)
+            }
+        }
+    }
+
     /// Takes a key for a moment, with other readers.
     pub fn try_share(&self, hash: u32) -> bool {
         self.take_stripe(&[Claim::new(hash, Hold::Shared)], false).is_ok()
@@ -254,6 +269,26 @@ impl Locks {
                 Err(changed) => now = changed,
             }
         }
+    }
+
+    /// Makes the hold of a stripe an exclusive one, to write a key of it, if its holder is the only one.
+    fn strengthen(&self, claim: Claim) -> bool {
+        let stripe = claim.stripe();
+        let word = self.word(stripe);
+        let mut now = word.load(Ordering::Relaxed);
+        while now & SHARED == 1 {
+            debug_assert!(now & EXCLUSIVE == 0, "Invariant: a writer excludes all others");
+            let held = (now & BY_KEY != 0).then(|| self.by_key.of(stripe));
+            if held.as_ref().is_some_and(|held| held.refused(&[claim]).is_some()) {
+                return false;
+            }
+            match word.compare_exchange_weak(now, taken(now - 1, Hold::Exclusive), Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(changed) => now = changed,
+            }
+        }
+        false
     }
 
     /// Takes keys of a stripe one by one, all or none of them.

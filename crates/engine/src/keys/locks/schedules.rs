@@ -110,3 +110,54 @@ fn no_wake_up_of_a_key_beside_stripes_is_lost() {
         (HeldFor::Moment, &[(0, Hold::Exclusive), (3, Hold::Shared)]),
     ]);
 }
+
+/// Threads that take keys on their way, which they read before they write them, beside others that wait for these: a
+/// writer is alone, and nobody waits for ever.
+#[test]
+fn no_wake_up_of_a_key_that_was_taken_on_the_way_is_lost() {
+    let scenario = || {
+        let locks = Arc::new(Locks::default());
+        let holders = Arc::new(Mutex::new([0i32; KEYS]));
+        let mut threads = Vec::new();
+        for (number, held_for) in
+            [HeldFor::Moment, HeldFor::Moment, HeldFor::Long, HeldFor::Long].into_iter().enumerate()
+        {
+            let (locks, holders) = (locks.clone(), holders.clone());
+            threads.push(thread::spawn(move || {
+                let enter = |key: usize| {
+                    let before = std::mem::replace(&mut lock(&holders)[key], -1);
+                    assert_eq!(before, 0, "a writer excludes all others");
+                };
+                let leave = |key: usize| lock(&holders)[key] = 0;
+                if number % 2 == 0 {
+                    let mut claims = Claims::default();
+                    for (key, hold) in [(0, Hold::Shared), (3, Hold::Exclusive), (0, Hold::Exclusive)] {
+                        let claim = Claim::new(HASHES[key], hold);
+                        if locks.try_add(&claims, held_for, claim) {
+                            claims.insert(claim);
+                        }
+                    }
+                    let written: Vec<_> =
+                        [0, 3].into_iter().filter(|&key| claims.has(HASHES[key], Hold::Exclusive)).collect();
+                    written.iter().for_each(|&key| enter(key));
+                    thread::yield_now();
+                    written.iter().for_each(|&key| leave(key));
+                    locks.unlock(&claims, held_for);
+                } else {
+                    let claims = Claims::exclusive([HASHES[0], HASHES[1]]);
+                    with_locks(&locks, &claims, held_for, || {
+                        [0, 1].into_iter().for_each(enter);
+                        thread::yield_now();
+                        [0, 1].into_iter().for_each(leave);
+                    });
+                }
+            }));
+        }
+        threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+        assert_eq!(locks.parked(), 0);
+        assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
+        assert!(locks.by_key.is_empty());
+    };
+    shuttle::check_random(scenario, 3000);
+    shuttle::check_pct(scenario, 3000, 3);
+}

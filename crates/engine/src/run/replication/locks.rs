@@ -143,7 +143,7 @@ impl<'a> FollowerLocks<'a> {
         let call = Call { now_ms: engine.now_ms(), seed: 0, database, mode: Mode::Disk, pins: None };
         let mut txn = store.begin(TxnBuffers::default(), call);
         prepare(engine, &mut txn, place, true);
-        let mut service = Service::new(engine, store, place);
+        let mut service = Service::new(engine, store, place, None);
         service.serve_key(&mut txn, database, name)?;
         service.confirm()?;
         debug_assert!(txn.touched().next().is_none(), "only readers wait on a replica");
