@@ -3,7 +3,7 @@
 
 mod process;
 
-use process::{Client, Server, TempDir, request, wait_until};
+use process::{Client, Ends, Server, TempDir, request, wait_until};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
@@ -469,10 +469,11 @@ fn every_element_is_taken_once() {
                 })
             })
             .collect();
+        let ends = Ends(done);
         producers.into_iter().for_each(|producer| producer.join().expect("no assertion failed"));
         let mut client = server.client();
         wait_until("all is taken", || client.ask("EXISTS moved popped") == ":0\r\n");
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         consumers.into_iter().flat_map(|consumer| consumer.join().expect("no assertion failed")).collect()
     });
     let mut client = server.client();

@@ -4,7 +4,7 @@
 mod process;
 
 use haypile_harness::hostile::{RESIDENT_BYTES_MAX, expanding};
-use process::{Client, Server, TempDir, request, wait_until};
+use process::{Client, Ends, Server, TempDir, request, wait_until};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -385,15 +385,6 @@ fn clients_that_read_their_replies_are_not_closed_by_the_default_bound() {
     });
     assert_eq!(asker.info("evicted_clients"), "0");
     server.stop();
-}
-
-/// Sets a flag when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// The number of keys of `LargeRequests`, and of those that `twenty_sides` writes.

@@ -5,7 +5,7 @@ mod process;
 
 use haypile_harness::small_disk::SmallDisk;
 use haypile_rdb::{Event, Kind, Sink, VERSION, VERSION_WITH_FIELD_DEADLINES, read_file};
-use process::{Client, Server, TempDir};
+use process::{Client, Ends, Server, TempDir};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::TcpStream;
@@ -444,15 +444,6 @@ fn at(server: &Server) -> [String; 2] {
     ["--port".into(), server.port.to_string()]
 }
 
-/// Sets its flag when it is dropped.
-struct Stopping<'s>(&'s AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_server_is_exported_while_writers_write() {
     const KEYS: usize = 20_000;
@@ -476,7 +467,7 @@ fn a_server_is_exported_while_writers_write() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // The flag is set even if the test fails: the scope waits for the writers.
-        let _stopping = Stopping(&stop);
+        let _ends = Ends(&stop);
         for writer in 0..2 {
             let (mut client, stop) = (server.client(), &stop);
             scope.spawn(move || {

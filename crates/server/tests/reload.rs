@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::{Client, Server, TempDir};
+use process::{Client, Ends, Server, TempDir};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,12 +55,13 @@ fn nothing_is_lost_while_the_data_are_opened_again_and_again() {
                 .zip(&counts)
                 .map(|(number, start)| scope.spawn(move || count(server.client(), number, *start, stop)))
                 .collect();
+            let ends = Ends(stop);
             for round in 0..ROUNDS {
                 let command = ["DEBUG RELOAD", "DEBUG LOADAOF"][round % 2];
                 assert_eq!(client.ask(command), "+OK\r\n", "{command}");
                 assert_eq!(client.info("loading"), "0");
             }
-            stop.store(true, Ordering::Relaxed);
+            drop(ends);
             clients.into_iter().map(|client| client.join().expect("no assertion failed")).collect()
         });
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}");

@@ -3,7 +3,7 @@
 mod process;
 
 use process::following::{READONLY, is_equal, replica_of, wait_for_link};
-use process::{Client, Server, TempDir, wait_until};
+use process::{Client, Ends, Server, TempDir, wait_until};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -124,11 +124,11 @@ fn scripts_with_undeclared_keys_are_atomic_across_event_loops() {
                 client.ask("DECR account:1");
             }
         });
+        let _ends = Ends(stop);
         for _ in 0..200 {
             let reply = eval(&mut client, sum, &[], &[ACCOUNTS]);
             assert!(reply == ":2000\r\n" || reply == ":2001\r\n", "{reply}");
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(eval(&mut client, sum, &[], &[ACCOUNTS]), ":2000\r\n");
     server.stop();
