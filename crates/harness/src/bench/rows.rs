@@ -48,6 +48,9 @@ const GET_SCRIPT: &str = "return redis.call('get', KEYS[1])";
 
 const GET_SET_SCRIPT: &str = "redis.call('get', KEYS[1]) return redis.call('set', KEYS[1], ARGV[1])";
 
+/// Its key is not declared.
+const UNDECLARED_SCRIPT: &str = "local key = ARGV[1] redis.call('get', key) return redis.call('set', key, ARGV[2])";
+
 /// The value of scripts that write.
 const VALUE: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
@@ -221,6 +224,15 @@ pub const ROWS: &[Row] = &[
         ..WRITE
     },
     Row {
+        id: "evalsha-undeclared",
+        title: "EVALSHA of a GET and a SET of a key that was not declared, pipeline 16",
+        load: &["EVALSHA", "68a627607459271c4eb72460141d17b5aa09e9c7", "0", RANDOM_KEY, VALUE],
+        first: &["SCRIPT", "LOAD", UNDECLARED_SCRIPT],
+        requests: 500_000,
+        target: 1.2,
+        ..WRITE
+    },
+    Row {
         id: "eval-incrs",
         title: "EVAL of ten INCRs, pipeline 16",
         load: &["EVAL", "for i = 1, 10 do redis.call('incr', KEYS[1]) end", "1", RANDOM_KEY],
@@ -307,7 +319,7 @@ mod tests {
         use sha1::{Digest, Sha1};
         let name = |script: &str| Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let rows: Vec<_> = ROWS.iter().filter(|row| row.load[0] == "EVALSHA").collect();
-        assert_eq!(rows.len(), 3);
+        assert_eq!(rows.len(), 4);
         assert!(rows.iter().all(|row| row.first[..2] == ["SCRIPT", "LOAD"] && row.load[1] == name(row.first[2])));
     }
 }
