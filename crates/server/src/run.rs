@@ -307,12 +307,13 @@ fn serve(parts: &Parts, store: Arc<Store>) -> Result<(), String> {
     engine.reach_targets(Box::new(Remotes { tls: replication.tls.clone(), settings: engine.settings.clone() }));
     engine.archiving.set(Box::new(ToArchive(Arc::downgrade(archiver))));
     engine.replicate_by(Box::new(ToMasters(of_replication)));
-    engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
-    replication.keep_backlog();
-    archiver.start().map_err(|error| format!("The threads of the archive cannot start: {error}"))?;
+    // Before clients are served: no moment is a master's.
     if let Some((host, port)) = engine.settings.config().replication.replicaof.clone() {
         engine.set_master(Some(Master { host, port }));
     }
+    engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))?;
+    replication.keep_backlog();
+    archiver.start().map_err(|error| format!("The threads of the archive cannot start: {error}"))?;
     if raft.is_member() {
         return raft.start().map_err(|error| format!("The threads of the Raft group cannot start: {error}"));
     }
