@@ -142,7 +142,8 @@ fn a_script_with_undeclared_keys_takes_those_that_are_free_where_it_runs() {
     let script = "if not redis.call('GET', 'seen:' .. ARGV[1]) then \
                   redis.call('SET', 'seen:' .. ARGV[1], 1) redis.call('LPUSH', 'fresh:' .. ARGV[1], ARGV[1]) end \
                   return redis.call('INCR', 'calls')";
-    let before = client.info("commands_that_loaded_rows");
+    let elsewhere = ["commands_that_loaded_rows", "commands_on_io_pool"];
+    let before = elsewhere.map(|field| client.info(field));
     for number in 0..100 {
         let mut waiting = server.client();
         waiting.send(format!("BRPOP fresh:{number} 0\r\n").as_bytes());
@@ -152,12 +153,43 @@ fn a_script_with_undeclared_keys_takes_those_that_are_free_where_it_runs() {
         }
         assert!(waiting.reply().ends_with(&format!("\r\n{number}\r\n")));
     }
-    assert_eq!(client.info("commands_that_loaded_rows"), before, "no run was left to another thread");
+    assert_eq!(elsewhere.map(|field| client.info(field)), before, "no run was left to another thread");
     // More keys than one takes on its way.
     let many = "for i = 1, 1000 do redis.call('INCR', 'many:' .. i) end return redis.call('GET', 'many:1000')";
     for expected in ["$1\r\n1\r\n", "$1\r\n2\r\n"] {
         assert_eq!(eval(&mut client, many, &[], &[]), expected);
     }
+    server.stop();
+}
+
+/// Nobody waits when the script begins, and somebody does when it comes to the key.
+#[test]
+fn who_begins_to_wait_for_a_key_before_a_script_comes_to_it_is_served() {
+    let (_dir, server) = start(&["--workers", "2"]);
+    let script = "local sum = 0 for i = 1, 30000 do sum = sum + i end return redis.call('LPUSH', 'queue', ARGV[1])";
+    for number in 0..300 {
+        let number = number.to_string();
+        let (mut client, mut waiting) = (server.client(), server.client());
+        send(&mut client, "EVAL", script, &[], &[&number]);
+        waiting.send(b"BLPOP queue 0\r\n");
+        assert_eq!(client.reply(), ":1\r\n");
+        assert!(waiting.reply().ends_with(&format!("\r\n{number}\r\n")));
+    }
+    server.stop();
+}
+
+/// The dry run of one that has left its event loop finds all of its keys, also those that it reads before it writes.
+#[test]
+fn a_long_script_with_undeclared_keys_stops_nobody() {
+    let (_dir, server) = start(&["--workers", "1"]);
+    let mut client = server.client();
+    let script = "local count = function(key) redis.call('GET', key) return redis.call('INCR', key) end count('first') \
+                  local sum = 0 for i = 1, ARGV[1] do sum = sum + i end \
+                  for i = 1, 20 do count('key:' .. i) end return count('last')";
+    let before = client.info("exclusive_runs");
+    assert_eq!(eval(&mut client, script, &[], &["400000"]), ":1\r\n");
+    assert_eq!(client.info("commands_on_io_pool"), "1");
+    assert_eq!(client.info("exclusive_runs"), before);
     server.stop();
 }
 

@@ -230,6 +230,11 @@ pub(super) const FIELDS: &[Field] = &[
         "Commands that ran on the I/O pool.",
     ),
     counter(
+        "exclusive_runs",
+        |engine| engine.exclusion.exclusive_runs(),
+        "Times that all others stood still for one: FLUSHALL, SWAPDB, a script of which nobody can tell the keys.",
+    ),
+    counter(
         "lock_waits",
         |engine| sum(engine, |loop_| loop_.lock_waits.get()),
         "Commands that waited for a key's lock.",

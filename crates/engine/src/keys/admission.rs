@@ -80,7 +80,7 @@ impl Drop for KeysHeld<'_> {
     }
 }
 
-/// Key locks that are held, with the list of them.
+/// Key locks that a run has taken while it holds others, with the list of them.
 #[must_use]
 pub(crate) struct MoreKeysHeld<'a> {
     locks: &'a Locks,
@@ -89,10 +89,10 @@ pub(crate) struct MoreKeysHeld<'a> {
 }
 
 impl<'a> MoreKeysHeld<'a> {
-    /// No keys yet.
-    pub fn none(locks: &'a Locks, held_for: HeldFor) -> Self {
+    /// No keys yet, to which some can be added.
+    pub fn none(locks: &'a Locks) -> Self {
         order::take(Held::Keys);
-        MoreKeysHeld { locks, claims: Claims::default(), held_for }
+        MoreKeysHeld { locks, claims: Claims::default(), held_for: HeldFor::Moment }
     }
 
     /// Takes all of `claims`, or none; it does not wait, because its caller holds other keys.
@@ -102,10 +102,11 @@ impl<'a> MoreKeysHeld<'a> {
         Some(MoreKeysHeld { locks, claims, held_for })
     }
 
-    /// Takes one key more, or makes its hold the stronger one; whether the key is held so.
+    /// Takes one key more that these do not cover, as `Locks::try_add` does; whether it is held then.
     pub fn try_add(&mut self, hash: u32, hold: Hold) -> bool {
+        debug_assert_eq!(self.held_for, HeldFor::Moment, "other runs ask for what they lack, and begin again");
         let claim = Claim::new(hash, hold);
-        let is_taken = self.locks.try_add(&self.claims, self.held_for, claim);
+        let is_taken = self.locks.try_add(&self.claims, claim);
         if is_taken {
             self.claims.insert(claim);
         }

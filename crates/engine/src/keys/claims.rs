@@ -67,11 +67,12 @@ impl Claim {
     }
 }
 
-/// The keys of one command, to be taken together. Reused from command to command.
+/// The keys of one command. Reused from command to command.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     /// Ascending and each key once after `arrange`.
-    /// Invariant: locks are taken in this order, so that no two commands refuse each other in a circle.
+    /// Invariant: what is to be had before a run begins is taken in this order, so that no two commands refuse each
+    /// other in a circle. Two that take keys on their way may: both end, and have these from their beginning then.
     claims: SmallVec<[Claim; 12]>,
 }
 

@@ -131,7 +131,7 @@ impl Exclusion {
         }
     }
 
-    /// The number of exclusive runs that have ended. The caller is inside.
+    /// Returns the number of exclusive runs that have ended. It stands still for whoever is inside.
     pub fn exclusive_runs(&self) -> u64 {
         lock(&self.state).exclusive_runs
     }

@@ -3,13 +3,14 @@
 use crate::keys::admission::MoreKeysHeld;
 use crate::keys::claims::{Claims, Hold};
 use crate::keys::locks::{HeldFor, Locks};
+use crate::keys::waiters::Waiters;
 use crate::sync::pause;
 use haypile_store::{KeyLocks, Lacking};
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Keys that a run takes at most on its way, that an event loop's run holds at most which are not its arguments', and
-/// that one holds by their stripes which takes longer than an event loop's: one in a hundred stripes.
+/// Keys beside its arguments' that a run on an event loop holds at most, those that it takes on its way among them; and
+/// those that a longer run holds by their stripes. One in a hundred stripes.
 pub const FEW_KEYS: usize = 128;
 
 /// Keys with which a run asks for no more, so that it comes to an end however its keys change meanwhile. Its claims and
@@ -26,14 +27,14 @@ pub struct Visits<'a> {
     locks: &'a Locks,
     claims: &'a Claims,
     held_for: HeldFor,
-    /// Keys that the run has found and holds until its end: a run takes what is free, and gives all back together, so
-    /// that what it sees is from one moment.
+    waiters: &'a Waiters,
+    /// Keys that the run has found and holds until its end: what it sees is from one moment.
     taken: RefCell<Option<MoreKeysHeld<'a>>>,
 }
 
 impl<'a> Visits<'a> {
-    pub fn new(locks: &'a Locks, claims: &'a Claims, held_for: HeldFor) -> Self {
-        Visits { locks, claims, held_for, taken: RefCell::new(None) }
+    pub fn new(locks: &'a Locks, claims: &'a Claims, held_for: HeldFor, waiters: &'a Waiters) -> Self {
+        Visits { locks, claims, held_for, waiters, taken: RefCell::new(None) }
     }
 
     /// Adds the keys that were taken on the way to those that the run is to have from its beginning the next time.
@@ -55,10 +56,19 @@ impl KeyLocks for Visits<'_> {
             || self.taken.borrow().as_ref().is_some_and(|taken| taken.covers(hash, hold))
     }
 
+    /// An event loop's run does. A longer one begins again instead: its clock would be older than what others have seen
+    /// of such a key.
     fn try_hold(&self, hash: u32, exclusive: bool) -> bool {
+        if self.held_for == HeldFor::Long {
+            return false;
+        }
         let mut taken = self.taken.borrow_mut();
-        let taken = taken.get_or_insert_with(|| MoreKeysHeld::none(self.locks, self.held_for));
+        let taken = taken.get_or_insert_with(|| MoreKeysHeld::none(self.locks));
         taken.claims().len() < FEW_KEYS && taken.try_add(hash, hold(exclusive))
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.waiters.any()
     }
 
     fn try_share(&self, hash: u32) -> bool {

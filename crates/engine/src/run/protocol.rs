@@ -3,7 +3,7 @@
 //!
 //! The short way of an event loop, the long way, blocks, active expiry and MIGRATE differ in what they run and in what
 //! they hold (`keys::admission`), never in this order. The locks of the run's keys are held from before the
-//! transaction begins until after `conclude`.
+//! transaction begins until after `conclude`; those of keys that it finds on its way, from then on.
 
 use crate::run::engine::Engine;
 use crate::run::serving::{Place, Service};

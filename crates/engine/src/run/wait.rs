@@ -313,8 +313,7 @@ impl WorkerState {
             }
             Err(Stop::NeedsLocks) => {
                 pending.needs_locks = true;
-                pending.needs_exclusion |= ran.needs_exclusion;
-                pending.more.extend(ran.missing);
+                pending.add_keys(ran.missing, ran.needs_exclusion);
                 // A dry run finds all keys that a script comes to, not only the first one.
                 if pending.work.has_script(&engine.table) && !pending.needs_exclusion {
                     return self.hold(engine, session, pending, Deferral::Load);
@@ -324,7 +323,14 @@ impl WorkerState {
                 return Next::Yield;
             }
             Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Deferral::Load),
-            Err(Stop::Long) => return self.hold(engine, session, pending, Deferral::Long),
+            // One that has come to keys which its arguments do not name is to have all of them from its beginning.
+            Err(Stop::Long) => {
+                let finds_keys =
+                    !ran.missing.is_empty() && pending.loads == 0 && pending.work.has_script(&engine.table);
+                pending.add_keys(ran.missing, ran.needs_exclusion);
+                let why = if finds_keys { Deferral::Load } else { Deferral::Long };
+                return self.hold(engine, session, pending, why);
+            }
             Err(stop) => pending.work.refusal(stop),
         };
         if pending.work.is_block() {

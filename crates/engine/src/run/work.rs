@@ -52,7 +52,7 @@ pub(crate) struct Ran {
     pub called: Vec<Called>,
     /// The command has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
-    /// Keys whose locks it lacked; of a dry run, those of the calls of its scripts.
+    /// Keys whose locks it lacked, or that it took on its way to no effect; of a dry run, those of its scripts' calls.
     pub missing: Vec<Lacking>,
     /// Whether the run has to be an exclusive one.
     pub needs_exclusion: bool,
@@ -192,7 +192,9 @@ impl Work {
         let mut found = Found::default();
         let mut awaited = None;
         let visits = match place {
-            Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
+            Place::Locked { claims, held_for, .. } => {
+                Some(Visits::new(&engine.locks, claims, held_for, &engine.waiters))
+            }
             _ => None,
         };
         let repeating = state.repeating.clone();
@@ -243,7 +245,7 @@ impl Work {
         let mut missing = txn.take_lacking();
         missing.extend(found.keys.into_iter().map(|(hash, exclusive)| Lacking { hash, exclusive }));
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
-        if let (Err(Stop::NeedsLocks), Some(visits)) = (&reply, &visits) {
+        if let (Err(_), Some(visits)) = (&reply, &visits) {
             visits.add_to(&mut missing);
         }
         drop(service);

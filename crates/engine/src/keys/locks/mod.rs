@@ -2,9 +2,10 @@
 //! commit, and are not the memtable's latches.
 //!
 //! A key belongs to one of `STRIPES` words by its name's hash alone: databases share stripes, so that SWAPDB and SELECT
-//! inside MULTI need no care here. A command takes all its stripes or none. Where that fails it *parks*: its waiter
-//! queues at the stripe that refused, holds nothing meanwhile, and is called when that stripe is free, in order of
-//! arrival; it then tries again. No thread waits for a key, and nothing here knows what a waiter does.
+//! inside MULTI need no care here. A command takes the stripes of all its arguments or none. Where that fails it
+//! *parks*: its waiter queues at the stripe that refused, holds nothing meanwhile, and is called when that stripe is
+//! free, in order of arrival; it then tries again. One that comes to a further key takes it if it is free (`try_add`).
+//! No thread waits for a key, and nothing here knows what a waiter does.
 //!
 //! A call takes several times as long as a command. So a stripe that is free does not wait for the one that was called:
 //! newcomers pass it, or all commands on a key that several event loops want would be called one by one. One that comes
@@ -171,19 +172,15 @@ impl Locks {
             && self.refused_key(Claim::new(hash, hold)).is_none()
     }
 
-    /// Takes one key more for one that holds `claims`, or makes its hold of that key the stronger one; whether it has
-    /// the key then, to be added to its claims. It is not to park where it is refused: it holds others meanwhile.
-    pub fn try_add(&self, claims: &Claims, held_for: HeldFor, claim: Claim) -> bool {
+    /// Takes a key that `claims` do not cover for one that holds these for a moment, or makes its hold of their stripe
+    /// the stronger one; whether it has the key then, to be added to `claims`. It does not park where it is refused: it
+    /// holds others meanwhile.
+    pub fn try_add(&self, claims: &Claims, claim: Claim) -> bool {
         let of_stripe = claims.of_stripe(claim.stripe());
-        match held_for {
-            HeldFor::Long => self.take_keys(&[claim], false).is_ok(),
-            HeldFor::Moment if of_stripe.is_empty() => {
-                self.take_free(claim) || self.take_stripe(&[claim], false).is_ok()
-            }
-            HeldFor::Moment => {
-                claim.hold() == Hold::Exclusive && strongest(of_stripe) == Hold::Shared && self.strengthen(claim)
-            }
+        if of_stripe.is_empty() {
+            return self.take_free(claim) || self.take_stripe(&[claim], false).is_ok();
         }
+        claim.hold() == Hold::Exclusive && strongest(of_stripe) == Hold::Shared && self.strengthen(claim)
     }
 
     /// Takes a key for a moment, with other readers.

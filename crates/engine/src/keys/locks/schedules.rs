@@ -111,48 +111,54 @@ fn no_wake_up_of_a_key_beside_stripes_is_lost() {
     ]);
 }
 
-/// Threads that take keys on their way, which they read before they write them, beside others that wait for these: a
-/// writer is alone, and nobody waits for ever.
+/// Threads that take keys on their way, one of which they read before they write it, beside others that wait for these:
+/// a writer is alone, and nobody waits for ever.
 #[test]
 fn no_wake_up_of_a_key_that_was_taken_on_the_way_is_lost() {
     let scenario = || {
         let locks = Arc::new(Locks::default());
         let holders = Arc::new(Mutex::new([0i32; KEYS]));
-        let mut threads = Vec::new();
-        for (number, held_for) in
-            [HeldFor::Moment, HeldFor::Moment, HeldFor::Long, HeldFor::Long].into_iter().enumerate()
-        {
-            let (locks, holders) = (locks.clone(), holders.clone());
-            threads.push(thread::spawn(move || {
-                let enter = |key: usize| {
-                    let before = std::mem::replace(&mut lock(&holders)[key], -1);
-                    assert_eq!(before, 0, "a writer excludes all others");
-                };
-                let leave = |key: usize| lock(&holders)[key] = 0;
-                if number % 2 == 0 {
-                    let mut claims = Claims::default();
-                    for (key, hold) in [(0, Hold::Shared), (3, Hold::Exclusive), (0, Hold::Exclusive)] {
-                        let claim = Claim::new(HASHES[key], hold);
-                        if locks.try_add(&claims, held_for, claim) {
-                            claims.insert(claim);
-                        }
-                    }
-                    let written: Vec<_> =
-                        [0, 3].into_iter().filter(|&key| claims.has(HASHES[key], Hold::Exclusive)).collect();
-                    written.iter().for_each(|&key| enter(key));
+        let run = |way: usize, locks: &Locks, holders: &Mutex<[i32; KEYS]>| {
+            let enter = |key: usize, hold| {
+                let now = &mut lock(holders)[key];
+                assert!(*now == 0 || (*now > 0 && hold == Hold::Shared), "a writer excludes all others");
+                *now += if hold == Hold::Shared { 1 } else { -1 };
+            };
+            let leave = |key: usize, hold| lock(holders)[key] -= if hold == Hold::Shared { 1 } else { -1 };
+            if way > 1 {
+                let (held_for, claims) = (LATER[way - 2], Claims::exclusive([HASHES[0], HASHES[1]]));
+                with_locks(locks, &claims, held_for, || {
+                    [0, 1].into_iter().for_each(|key| enter(key, Hold::Exclusive));
                     thread::yield_now();
-                    written.iter().for_each(|&key| leave(key));
-                    locks.unlock(&claims, held_for);
-                } else {
-                    let claims = Claims::exclusive([HASHES[0], HASHES[1]]);
-                    with_locks(&locks, &claims, held_for, || {
-                        [0, 1].into_iter().for_each(enter);
-                        thread::yield_now();
-                        [0, 1].into_iter().for_each(leave);
-                    });
+                    [0, 1].into_iter().for_each(|key| leave(key, Hold::Exclusive));
+                });
+                return;
+            }
+            let mut claims = Claims::default();
+            for (key, hold) in [(0, Hold::Shared), (3, Hold::Exclusive), (0, Hold::Exclusive)] {
+                let claim = Claim::new(HASHES[key], hold);
+                let was_read = claims.has(claim.hash(), Hold::Shared);
+                if locks.try_add(&claims, claim) {
+                    claims.insert(claim);
+                    if was_read {
+                        leave(key, Hold::Shared);
+                    }
+                    enter(key, hold);
                 }
-            }));
-        }
+                thread::yield_now();
+            }
+            for (key, hash) in HASHES.into_iter().enumerate() {
+                let held = [Hold::Exclusive, Hold::Shared].into_iter().find(|&hold| claims.has(hash, hold));
+                held.into_iter().for_each(|hold| leave(key, hold));
+            }
+            locks.unlock(&claims, HeldFor::Moment);
+        };
+        let threads: Vec<_> = (0..4)
+            .map(|way| {
+                let (locks, holders) = (locks.clone(), holders.clone());
+                thread::spawn(move || run(way, &locks, &holders))
+            })
+            .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
         assert_eq!(locks.parked(), 0);
         assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
@@ -161,3 +167,6 @@ fn no_wake_up_of_a_key_that_was_taken_on_the_way_is_lost() {
     shuttle::check_random(scenario, 3000);
     shuttle::check_pct(scenario, 3000, 3);
 }
+
+/// How long those hold their keys that wait for them.
+const LATER: [HeldFor; 2] = [HeldFor::Moment, HeldFor::Long];

@@ -295,8 +295,8 @@ fn one_parked_for_a_key_is_called_when_that_key_is_given_back() {
 }
 
 /// Takes one key more, as one that holds `claims` does on its way.
-fn add(locks: &Locks, claims: &mut Claims, held_for: HeldFor, hash: u32, hold: Hold) -> bool {
-    let is_taken = locks.try_add(claims, held_for, Claim::new(hash, hold));
+fn add(locks: &Locks, claims: &mut Claims, hash: u32, hold: Hold) -> bool {
+    let is_taken = locks.try_add(claims, Claim::new(hash, hold));
     if is_taken {
         claims.insert(Claim::new(hash, hold));
     }
@@ -305,22 +305,20 @@ fn add(locks: &Locks, claims: &mut Claims, held_for: HeldFor, hash: u32, hold: H
 
 #[test]
 fn a_run_takes_keys_on_its_way_and_gives_all_back() {
-    for held_for in [HeldFor::Moment, HeldFor::Long] {
-        let locks = Locks::default();
-        let (mut mine, mut others) = (Claims::default(), Claims::default());
-        assert!(add(&locks, &mut mine, held_for, key(1, 0), Hold::Exclusive));
-        assert!(add(&locks, &mut mine, held_for, key(2, 0), Hold::Shared));
-        assert!(!add(&locks, &mut others, held_for, key(1, 0), Hold::Shared), "a writer excludes all others");
-        assert!(add(&locks, &mut others, held_for, key(2, 0), Hold::Shared), "readers share");
-        assert!(!add(&locks, &mut mine, held_for, key(2, 0), Hold::Exclusive), "another reads it");
-        let at = refused(&locks, &claims(&[(key(1, 0), Hold::Exclusive)]));
-        let called = Arc::default();
-        assert!(matches!(locks.park(at, Turn::Newcomer, counting(&called)), Parked::Queued));
-        locks.unlock(&others, held_for);
-        locks.unlock(&mine, held_for);
-        assert_eq!(called.load(Ordering::SeqCst), 1, "who waits for such a key is called");
-        assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0) && locks.by_key.is_empty());
-    }
+    let (locks, moment) = (Locks::default(), HeldFor::Moment);
+    let (mut mine, mut others) = (Claims::default(), Claims::default());
+    assert!(add(&locks, &mut mine, key(1, 0), Hold::Exclusive));
+    assert!(add(&locks, &mut mine, key(2, 0), Hold::Shared));
+    assert!(!add(&locks, &mut others, key(1, 0), Hold::Shared), "a writer excludes all others");
+    assert!(add(&locks, &mut others, key(2, 0), Hold::Shared), "readers share");
+    assert!(!add(&locks, &mut mine, key(2, 0), Hold::Exclusive), "another reads it");
+    let at = refused(&locks, &claims(&[(key(1, 0), Hold::Exclusive)]));
+    let called = Arc::default();
+    assert!(matches!(locks.park(at, Turn::Newcomer, counting(&called)), Parked::Queued));
+    locks.unlock(&others, moment);
+    locks.unlock(&mine, moment);
+    assert_eq!(called.load(Ordering::SeqCst), 1, "who waits for such a key is called");
+    assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
 }
 
 #[test]
@@ -328,19 +326,20 @@ fn the_only_reader_of_a_stripe_becomes_its_writer() {
     let locks = Locks::default();
     let (mut mine, mut others) = (Claims::default(), Claims::default());
     let moment = HeldFor::Moment;
-    assert!(add(&locks, &mut mine, moment, key(1, 0), Hold::Shared));
-    assert!(add(&locks, &mut mine, moment, key(1, 0), Hold::Exclusive), "nobody else reads it");
+    assert!(add(&locks, &mut mine, key(1, 0), Hold::Shared));
+    assert!(add(&locks, &mut mine, key(1, 0), Hold::Exclusive), "nobody else reads it");
     assert!(locks.cover(&mine, moment, key(1, 0), Hold::Exclusive));
     assert!(locks.cover(&mine, moment, key(1, 1), Hold::Exclusive), "the stripe is its own");
-    assert!(!add(&locks, &mut others, moment, key(1, 1), Hold::Shared));
+    assert!(!add(&locks, &mut others, key(1, 1), Hold::Shared));
     locks.unlock(&mine, moment);
     assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
     // Nor does it where another reads the key by itself.
     let mut mine = Claims::default();
-    assert!(add(&locks, &mut others, HeldFor::Long, key(1, 0), Hold::Shared));
-    assert!(add(&locks, &mut mine, moment, key(1, 1), Hold::Shared));
-    assert!(!add(&locks, &mut mine, moment, key(1, 0), Hold::Exclusive));
-    assert!(add(&locks, &mut mine, moment, key(1, 1), Hold::Exclusive), "the other key of the stripe is free");
+    let others = claims(&[(key(1, 0), Hold::Shared)]);
+    locks.try_lock(&others, Turn::Newcomer, HeldFor::Long).expect("free");
+    assert!(add(&locks, &mut mine, key(1, 1), Hold::Shared));
+    assert!(!add(&locks, &mut mine, key(1, 0), Hold::Exclusive));
+    assert!(add(&locks, &mut mine, key(1, 1), Hold::Exclusive), "the other key of the stripe is free");
     assert!(!locks.cover(&mine, moment, key(1, 0), Hold::Exclusive));
     locks.unlock(&mine, moment);
     locks.unlock(&others, HeldFor::Long);
