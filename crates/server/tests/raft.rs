@@ -279,3 +279,24 @@ fn directives_of_a_group_that_cannot_be_are_told() {
         assert!(told.contains(why), "{more:?}: {told}");
     }
 }
+
+/// Nobody tells a member that was away when it was removed.
+#[test]
+fn a_member_that_was_removed_while_it_was_away_says_so_until_it_is_added_again() {
+    let mut group = Group::start(&[]);
+    let leader = group.leader();
+    let gone = (leader + 1) % 3;
+    group.settle();
+    group.kill(gone);
+    let mut client = group.client(leader);
+    let remove = format!("RAFT.NODE REMOVE {}", gone + 1);
+    wait_until("it is taken out", || client.ask(&remove) == "+OK\r\n");
+    group.begin(gone);
+    let mut removed = group.client(gone);
+    let says = format!("member {} was removed from the group, whose members are ", gone + 1);
+    wait_until("it says so", || raft(&mut removed, "fault").starts_with(&says));
+    assert_eq!(raft(&mut client, "fault"), "");
+    let add = format!("RAFT.NODE ADD {} 127.0.0.1:{}", gone + 1, group.ports[gone]);
+    wait_until("it is added again", || client.ask(&add) == "+OK\r\n");
+    wait_until("it takes part", || raft(&mut removed, "leader_id") != "0" && raft(&mut removed, "fault").is_empty());
+}

@@ -192,35 +192,59 @@ struct GroupFacts {
     last_id: u64,
 }
 
+/// The section `raft` of a server's INFO.
+pub struct GroupInfo(String);
+
+impl GroupInfo {
+    /// Asks the server at this address; returns the connection, too.
+    ///
+    /// # Errors
+    /// A text for people: it does not answer within this time, or refuses to.
+    pub fn ask(raft: &Raft, address: &str, timeout: Duration) -> Result<(Remote, GroupInfo), String> {
+        let mut remote = raft.connect_to(address, timeout).map_err(|error| error.to_string())?;
+        let text = match remote.call(&[b"RAFT.INFO"]).map_err(|error| error.to_string())? {
+            Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
+            Reply::Verbatim(_, text) => String::from_utf8_lossy(&text).into_owned(),
+            Reply::Error(why) => return Err(format!("it answers: {why}")),
+            _ => return Err("it is no server that can be joined".into()),
+        };
+        Ok((remote, GroupInfo(text)))
+    }
+
+    /// Returns the value behind `name`, which ends with a colon; nothing if there is no such line.
+    pub fn field(&self, name: &str) -> &str {
+        self.0.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default()
+    }
+
+    /// Returns the numbers and addresses of the members.
+    pub fn members(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.0.lines().filter_map(|line| {
+            let (id, rest) = line.strip_prefix("raft_member")?.split_once(":id=")?.1.split_once(",address=")?;
+            Some((id.parse().ok()?, rest.split_once(',')?.0))
+        })
+    }
+}
+
 /// Finds the leader of the group that the server at this address is in.
 fn find_leader(raft: &Raft, through: &str) -> Result<(Remote, GroupFacts), String> {
     let mut address = through.to_owned();
     for _ in 0..ASKED_MAX {
         let at = |why: String| format!("{address}: {why}");
-        let mut remote = raft.connect_to(&address, ANSWER_MAX).map_err(|error| at(error.to_string()))?;
-        let info = match remote.call(&[b"RAFT.INFO"]).map_err(|error| at(error.to_string()))? {
-            Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
-            Reply::Verbatim(_, text) => String::from_utf8_lossy(&text).into_owned(),
-            Reply::Error(why) => return Err(at(format!("it answers: {why}"))),
-            _ => return Err(at("it is no server that can be joined".into())),
-        };
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
-        if field("raft_role:") == "leader" {
-            let ids =
-                info.lines().filter_map(|line| line.strip_prefix("raft_member")?.split_once(":id=")?.1.split_once(','));
+        let (remote, info) = GroupInfo::ask(raft, &address, ANSWER_MAX).map_err(at)?;
+        if info.field("raft_role:") == "leader" {
             let facts = GroupFacts {
-                group: History::parse(&field("raft_group:")).ok_or_else(|| at("its group has no name".into()))?,
-                founding: Members::parse(&field("raft_founding:")).map_err(|error| at(error.to_string()))?,
-                reads: field("raft_reads:"),
-                last_id: ids.filter_map(|(id, _)| id.parse().ok()).max().unwrap_or(0),
+                group: History::parse(info.field("raft_group:")).ok_or_else(|| at("its group has no name".into()))?,
+                founding: Members::parse(info.field("raft_founding:")).map_err(|error| at(error.to_string()))?,
+                reads: info.field("raft_reads:").to_owned(),
+                last_id: info.members().map(|(id, _)| id).max().unwrap_or(0),
             };
             return Ok((remote, facts));
         }
-        let leader = field("raft_leader_address:");
+        let leader = info.field("raft_leader_address:");
         if leader.is_empty() {
             return Err(at("it is in no Raft group, or knows no leader".into()));
         }
-        address = leader;
+        leader.clone_into(&mut address);
     }
     Err(format!("{through}: its group has no leader"))
 }

@@ -15,6 +15,7 @@ mod orders;
 mod peers;
 mod posts;
 mod receive;
+mod removal;
 mod thread;
 
 use crate::mailbox::Mailbox;
@@ -81,6 +82,8 @@ pub struct Raft {
     entering: Mutex<()>,
     /// Whether the server is about to be in no group any more: its members stay as they are.
     is_leaving: AtomicBool,
+    /// A text for people, of a member that the group has removed and that knows no leader.
+    removed: Mutex<Option<String>>,
     replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
@@ -187,6 +190,7 @@ impl Raft {
             is_fetching: AtomicBool::new(false),
             entering: Mutex::default(),
             is_leaving: AtomicBool::new(false),
+            removed: Mutex::default(),
             replication: replication.clone(),
             running: Mutex::default(),
             mailboxes: mailboxes.clone(),
@@ -301,10 +305,10 @@ impl Raft {
         // All that data have which do not lead is agreed on.
         self.engine.look_at_group_users(Index(u64::MAX));
         let options = &place.options;
-        if options.members.get(options.id).is_none() {
+        if options.members.get(options.id).is_none() && self.engine.settings.config().raft.is_member() {
             tracing::info!("'raft-peers' names no member {}: it waits for RAFT.NODE ADD", options.id);
         }
-        let (raft, tidies) = (self.clone(), self.clone());
+        let (raft, tidies, asks) = (self.clone(), self.clone(), self.clone());
         let mut running = self.running();
         running.member = Some(std::thread::Builder::new().name("raft".into()).spawn(move || thread::run(&raft))?);
         if self.tidies.swap(true, Ordering::Relaxed) {
@@ -316,6 +320,8 @@ impl Raft {
             }
         };
         running.others.push(std::thread::Builder::new().name("raft-copies".into()).spawn(tidy)?);
+        let asks = move || removal::look_again_and_again(&asks);
+        running.others.push(std::thread::Builder::new().name("raft-asks".into()).spawn(asks)?);
         Ok(())
     }
 

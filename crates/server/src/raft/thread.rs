@@ -118,7 +118,9 @@ impl<'a> Turns<'a> {
         }
         let ballot = Ballot::open(&DiskFiles, &datadir::ballot_file(&dir), group, options.id, begins)?;
         let member = Member::begin(options, ballot, data, raft.reads.clone(), Box::new(random))?;
-        tracing::info!("member {} of a group of {}: {:?}", options.id, options.members.len(), member.standing());
+        let Standing { term, first, last, commit, .. } = member.standing();
+        let (id, count) = (options.id, member.configuration().iter().count());
+        tracing::info!("member {id} of a group of {count}: term {term}, entries {first} to {last}, {commit} committed");
         if let Some(leased) = member.withholds() {
             tracing::info!(
                 "this member votes for nobody for {leased:?}: so long may a leader rely on what it has heard of it"
@@ -296,7 +298,12 @@ impl<'a> Turns<'a> {
             if role == Role::Leader && !was_leader {
                 self.elections += 1;
             }
-            tracing::info!("term {}: {role:?}, leader {leader:?}", self.member.standing().term);
+            let (term, part) = (self.member.standing().term, name(role));
+            match &leader {
+                Leader::At(address) => tracing::info!("term {term}: {part}, member {id} at {address} leads"),
+                Leader::Here => tracing::info!("term {term}: {part}"),
+                Leader::Unknown => tracing::info!("term {term}: {part}, no leader is known"),
+            }
             self.raft.serves.store(role == Role::Leader, Ordering::Release);
             self.raft.engine.set_leader(leader);
             self.raft.leaders.send_replace(());
@@ -327,12 +334,7 @@ impl<'a> Turns<'a> {
                 .configuration()
                 .get(standing.leader)
                 .map_or_else(String::new, |(peer, _)| peer.address.clone()),
-            role: match standing.role {
-                Role::Follower => "follower",
-                Role::Candidate => "candidate",
-                Role::Elected => "elected",
-                Role::Leader => "leader",
-            },
+            role: name(standing.role),
             term: standing.term,
             leader: standing.leader,
             first: standing.first,
@@ -343,7 +345,7 @@ impl<'a> Turns<'a> {
             copies: standing.copies,
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,
-            fault: None,
+            fault: lock(&self.raft.removed).clone().filter(|_| standing.leader == 0),
             ..known(&self.raft.place())
         }
     }
@@ -363,6 +365,16 @@ impl<'a> Turns<'a> {
             self.send();
         }
         Ok(())
+    }
+}
+
+/// Returns a role's name, as INFO has it.
+fn name(role: Role) -> &'static str {
+    match role {
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Elected => "elected",
+        Role::Leader => "leader",
     }
 }
 

@@ -1,0 +1,67 @@
+//! A member that was removed while it was away: nobody tells it, so it asks.
+//!
+//! A member that knows no leader for a while asks the others for what they know of the group, until one leads that has
+//! all the entries which this one knows to be committed. If that leader names it no more, it was removed. This is for
+//! people: the member goes on as before, and hears of the group again if it is added anew.
+
+use crate::raft::change::GroupInfo;
+use crate::raft::{Raft, lock};
+use haypile_engine::GroupFacts;
+use std::time::Duration;
+
+/// How often a member looks whether it knows a leader; at the second look without one it asks.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The longest time for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Asks whenever no leader is known; to the end of the server.
+pub fn look_again_and_again(raft: &Raft) {
+    let mut looks = 0;
+    while !raft.inbox.wait_for_close(LOOK) {
+        let lost = raft.engine.group.facts().filter(|facts| raft.is_member() && is_lost(facts));
+        let Some(facts) = lost else {
+            looks = 0;
+            *lock(&raft.removed) = None;
+            continue;
+        };
+        looks += 1;
+        if looks < 2 {
+            continue;
+        }
+        if let Some(members) = ask(raft, &facts) {
+            let text = format!(
+                "member {} was removed from the group, whose members are {}: start this server anew on an empty directory \
+                 to bring it back",
+                facts.node_id,
+                members.join(", ")
+            );
+            if lock(&raft.removed).replace(text.clone()).is_none() {
+                tracing::warn!("{text}");
+            }
+        }
+    }
+}
+
+/// Returns whether a member of the group knows no leader. One that waits to be added is not among its members.
+fn is_lost(facts: &GroupFacts) -> bool {
+    facts.leader == 0 && facts.members.iter().any(|member| member.id == facts.node_id)
+}
+
+/// Asks the other members; returns the members that the leader names if this one is not among them.
+fn ask(raft: &Raft, facts: &GroupFacts) -> Option<Vec<String>> {
+    let others = facts.members.iter().filter(|member| member.id != facts.node_id);
+    for member in others {
+        if raft.inbox.is_closing() {
+            return None;
+        }
+        let Ok((_, info)) = GroupInfo::ask(raft, &member.address, ANSWER_MAX) else { continue };
+        let commit: u64 = info.field("raft_commit_entry:").parse().unwrap_or(0);
+        let is_word = info.field("raft_role:") == "leader" && info.field("raft_group:") == facts.group;
+        if is_word && commit >= facts.commit {
+            let names_this = info.members().any(|(id, _)| id == facts.node_id);
+            return (!names_this).then(|| info.members().map(|(id, address)| format!("{id}@{address}")).collect());
+        }
+    }
+    None
+}
