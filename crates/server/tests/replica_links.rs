@@ -111,6 +111,42 @@ fn who_promotes_a_server_that_has_followed_is_answered_when_it_takes_writes() {
 }
 
 #[test]
+fn a_promotion_comes_to_its_end_whatever_comes_in_between() {
+    let dirs = [TempDir::new(), TempDir::new()];
+    let master = Server::start(dirs[0].path(), &[]);
+    let replica = replica_of(&master, &dirs[1], &["--workers", "2"]);
+    let (mut client, mut writer) = (replica.client(), replica.client());
+    let follow = format!("REPLICAOF 127.0.0.1 {}", master.port);
+    // In a block that takes so long that it runs on the I/O pool.
+    let long = "local sum = 0 for i = 1, 1000000 do sum = sum + i end return 7";
+    client.ask("MULTI");
+    client.ask_words(&[b"EVAL_RO", long.as_bytes(), b"0"]);
+    client.ask("REPLICAOF NO ONE");
+    assert_eq!(client.ask("EXEC"), "*2\r\n:7\r\n+OK\r\n");
+    assert_eq!(client.info("commands_on_io_pool"), "1");
+    assert_eq!(writer.ask("SET a b"), "+OK\r\n");
+    for _ in 0..5 {
+        // The one that asks goes at once.
+        assert_eq!(client.ask(&follow), "+OK\r\n");
+        wait_for_link(&replica);
+        replica.client().send(b"REPLICAOF NO ONE\r\n");
+        wait_until("it leads", || writer.ask("SET a b") == "+OK\r\n");
+        // Another one has it follow meanwhile: the promotion is over, and is answered.
+        assert_eq!(client.ask(&follow), "+OK\r\n");
+        wait_for_link(&replica);
+        client.send(b"REPLICAOF NO ONE\r\n");
+        wait_until("it is under way", || writer.ask(&follow) == "+OK\r\n");
+        assert_eq!(client.reply(), "+OK\r\n");
+        assert_eq!(writer.ask("SET a b"), READONLY);
+        wait_for_link(&replica);
+        client.ask("REPLICAOF NO ONE");
+    }
+    assert_eq!(client.info("blocked_clients"), "0");
+    replica.stop();
+    master.stop();
+}
+
+#[test]
 fn directives_about_a_lost_master_and_missing_replicas_hold_at_once() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);
