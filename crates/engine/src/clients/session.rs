@@ -230,6 +230,8 @@ pub(crate) struct Pending {
     pub more: Vec<Lacking>,
     /// The next run is exclusive, whatever its arguments say.
     pub needs_exclusion: bool,
+    /// Runs on its event loop that lacked keys.
+    pub again: u32,
     /// Runs on the I/O pool that lacked keys.
     pub lacked: u32,
 }
@@ -642,6 +644,7 @@ impl Pending {
             slowed: false,
             more,
             needs_exclusion: false,
+            again: 0,
             lacked: 0,
         })
     }

@@ -9,9 +9,8 @@ use haypile_store::{KeyLocks, Lacking};
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Keys beside its arguments' that a run on an event loop holds at most, those that it takes on its way among them; and
-/// those that a longer run holds by their stripes. One in a hundred stripes.
-pub const FEW_KEYS: usize = 128;
+/// Keys up to which a run on an event loop takes some on its way: it holds one in thirty stripes, for a millisecond.
+pub const ON_LOOP_MAX: usize = 512;
 
 /// Keys with which a run asks for no more, so that it comes to an end however its keys change meanwhile. Its claims and
 /// its locks take some 40 bytes of memory each.
@@ -64,7 +63,7 @@ impl KeyLocks for Visits<'_> {
         }
         let mut taken = self.taken.borrow_mut();
         let taken = taken.get_or_insert_with(|| MoreKeysHeld::none(self.locks));
-        taken.claims().len() < FEW_KEYS && taken.try_add(hash, hold(exclusive))
+        self.claims.len() + taken.claims().len() < ON_LOOP_MAX && taken.try_add(hash, hold(exclusive))
     }
 
     fn is_waited_for(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::clients::session::{Event, Finished, Pending, State, What, Work};
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{HeldFor, Parked, Turn};
-use crate::keys::visits::{CLAIMS_MAX, FEW_KEYS};
+use crate::keys::visits::{CLAIMS_MAX, ON_LOOP_MAX};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
 use crate::run::engine::Engine;
@@ -298,7 +298,7 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
     let is_too_many = ran.missing.len() > CLAIMS_MAX;
     pending.add_keys(ran.missing, ran.needs_exclusion || is_too_many);
     // An event loop would have to take all of their stripes.
-    pending.long |= pending.more.len() > FEW_KEYS;
+    pending.long |= pending.more.len() > ON_LOOP_MAX;
     ran.pins
 }
 

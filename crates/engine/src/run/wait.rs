@@ -10,6 +10,7 @@ use crate::clients::statistics::{Outcome, Timed, Wait};
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld};
 use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{HeldFor, Parked, Turn};
+use crate::keys::visits::ON_LOOP_MAX;
 use crate::run::engine::Engine;
 use crate::run::execute::{Deferral, pressure};
 use crate::run::pool::{Job, LOADS_MAX, Task};
@@ -23,6 +24,9 @@ use haypile_log::Index;
 use haypile_resp::{Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Stop, Store, WritePressure};
 use std::time::Instant;
+
+/// Runs of a script on its event loop that came to a key which another run held, after which a dry run finds its keys.
+const AGAIN_MAX: u32 = 2;
 
 impl WorkerState {
     /// Goes on with what the session waits for, if it has come.
@@ -314,9 +318,13 @@ impl WorkerState {
             Err(Stop::NeedsLocks) => {
                 pending.needs_locks = true;
                 pending.add_keys(ran.missing, ran.needs_exclusion);
-                // A dry run finds all keys that a script comes to, not only the first one.
+                // A dry run finds all keys that a script comes to, not only those that it has come to so far: others
+                // had one of these, and it begins again with them once or twice before that.
                 if pending.work.has_script(&engine.table) && !pending.needs_exclusion {
-                    return self.hold(engine, session, pending, Deferral::Load);
+                    pending.again += 1;
+                    if pending.again > AGAIN_MAX || pending.more.len() > ON_LOOP_MAX {
+                        return self.hold(engine, session, pending, Deferral::Load);
+                    }
                 }
                 session.waiting = Waiting::Here(pending);
                 session.event = Some(What::Retry);

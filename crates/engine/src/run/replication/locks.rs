@@ -7,7 +7,6 @@ use crate::keys::claims::Claims;
 use crate::keys::exclusion::Exclusive;
 use crate::keys::gate::StoreGate;
 use crate::keys::locks::{HeldFor, Parked, Turn, Waiter};
-use crate::keys::visits::FEW_KEYS;
 use crate::run::engine::Engine;
 use crate::run::protocol::{prepare, tell_of_record};
 use crate::run::serving::{Place, Service};
@@ -23,6 +22,9 @@ const TRY_EVERY: Duration = Duration::from_micros(100);
 /// How long locks are waited for where the engine ends: those who have them give them back, unless the data could not
 /// be opened again.
 const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Keys of a record whose stripes are held: one in a hundred.
+const FEW_KEYS: usize = 128;
 
 /// The time between looks whether the engine ends, while locks are waited for.
 const LOOK: Duration = Duration::from_millis(100);
