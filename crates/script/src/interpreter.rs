@@ -8,7 +8,7 @@ use crate::memory::Bounded;
 use crate::redis;
 use crate::sandbox;
 use crate::server::{Halted, SERVER, Server};
-use crate::state::{RUN, Strings, ask_whether_it_goes_on};
+use crate::state::{RUN, Strings, ask_whether_it_goes_on, note_no_memory};
 use crate::to_reply;
 use haypile_resp::Reply;
 use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Value, VmState};
@@ -67,6 +67,8 @@ pub struct Run<'a> {
     pub seed: u64,
     /// Bytes that the run may take beside what its interpreter has.
     pub memory_bytes: usize,
+    /// The rule that these bytes follow from: part of the error of a run that needs more.
+    pub memory_rule: &'a str,
 }
 
 /// The end of a run.
@@ -253,23 +255,19 @@ impl Interpreter {
         if let Some(why) = RUN.with(|state| state.halted.borrow_mut().take()) {
             return Outcome::Halted(why);
         }
-        let why = match result {
+        let (mut failure, is_loaded) = match result {
             Ok((true, value)) => return self.reply(run.name, value, server),
-            Ok((false, value)) => failure::text_of(&value),
-            Err(NotRun::NotLoaded(why)) => {
-                return match no_memory.then(|| server.takes_long()) {
-                    Some(Err(halted)) => Outcome::Halted(halted),
-                    _ => Outcome::Reply(Reply::error_bytes(why)),
-                };
-            }
-            Err(NotRun::Failed(error)) => failure::message_of(&error).into_bytes(),
+            Ok((false, value)) => (self.failure(failure::text_of(&value)), true),
+            Err(NotRun::NotLoaded(message)) => (Failure { message, place: None }, false),
+            Err(NotRun::Failed(error)) => (self.failure(failure::message_of(&error).into_bytes()), true),
         };
-        if (no_memory || why == failure::NO_MEMORY)
-            && let Err(why) = server.takes_long()
-        {
-            return Outcome::Halted(why);
+        if no_memory || failure.message.strip_prefix(b"ERR ") == Some(failure::NO_MEMORY) {
+            if let Err(why) = server.takes_long() {
+                return Outcome::Halted(why);
+            }
+            failure.name_bound(run);
         }
-        Outcome::Reply(self.failure(run.name, why))
+        Outcome::Reply(if is_loaded { failure.reply(run.name) } else { Reply::error_bytes(failure.message) })
     }
 
     /// Runs a chunk or a function with the keys and arguments of a run. Returns whether it has come to its end, and its
@@ -290,7 +288,9 @@ impl Interpreter {
         let chunk = self.lua.load(&text[head_bytes..]).set_name("@user_function");
         let chunk = chunk.set_mode(mlua::chunk::ChunkMode::Text).set_environment(self.environment.functions.clone());
         let chunk = chunk.into_function().map_err(|error| {
-            NotRun::NotLoaded(format!("ERR Error compiling function: {}", failure::message_of(&error)).into_bytes())
+            let why = failure::message_of(&error);
+            note_no_memory(why.as_bytes());
+            NotRun::NotLoaded(format!("ERR Error compiling function: {why}").into_bytes())
         })?;
         *self.registering.borrow_mut() = Some(Vec::new());
         RUN.with(|state| state.quiet.set(is_quiet));
@@ -300,6 +300,7 @@ impl Interpreter {
         let (is_loaded, error) = ended?;
         if !is_loaded {
             let failure = self.failed.borrow_mut().take();
+            note_no_memory(&failure::text_of(&error));
             let message = failure.map_or_else(|| failure::text_of(&error), |failure| failure.message);
             return Err(NotRun::NotLoaded([b"ERR Error registering functions: ", &message[..]].concat()));
         }
@@ -324,21 +325,35 @@ impl Interpreter {
             Ok(reply) => reply,
             Err(error) => match failure::raised(&error) {
                 Some(failure::Raised::Command(text)) => Reply::error_bytes(text.clone()),
-                _ => self.failure(name, failure::message_of(&error).into_bytes()),
+                _ => self.failure(failure::message_of(&error).into_bytes()).reply(name),
             },
         })
     }
 
-    /// The reply to a script that an error has ended: the one that its handler has noted, or else this.
-    fn failure(&self, name: &str, otherwise: Vec<u8>) -> Reply {
+    /// Takes the error that has ended a script: the one that its handler has noted, or else this.
+    fn failure(&self, otherwise: Vec<u8>) -> Failure {
         let failure = self.failed.borrow_mut().take();
-        let Failure { mut message, place } =
-            failure.unwrap_or_else(|| Failure { message: [b"ERR ", &otherwise[..]].concat(), place: None });
-        message.extend_from_slice(format!(" script: {name}").as_bytes());
-        if let Some(Place { source, line, .. }) = place {
-            message.extend_from_slice(format!(", on {source}:{line}.").as_bytes());
+        failure.unwrap_or_else(|| Failure { message: [b"ERR ", &otherwise[..]].concat(), place: None })
+    }
+}
+
+impl Failure {
+    /// Adds to the error of an allocation beyond the bound of a run how large that is, and why.
+    fn name_bound(&mut self, run: &Run<'_>) {
+        if self.message.ends_with(failure::NO_MEMORY) {
+            let (megabytes, rule) = (run.memory_bytes as f64 / f64::from(1 << 20), run.memory_rule);
+            let megabytes = (megabytes * 10.0).round() / 10.0;
+            self.message.extend_from_slice(format!(": a script may take {megabytes} MB ({rule})").as_bytes());
         }
-        Reply::error_bytes(message)
+    }
+
+    /// Makes the reply to a script of this name.
+    fn reply(mut self, name: &str) -> Reply {
+        self.message.extend_from_slice(format!(" script: {name}").as_bytes());
+        if let Some(Place { source, line, .. }) = self.place {
+            self.message.extend_from_slice(format!(", on {source}:{line}.").as_bytes());
+        }
+        Reply::error_bytes(self.message)
     }
 }
 
@@ -358,9 +373,7 @@ fn handler(lua: &Lua, failed: &Rc<RefCell<Option<Failure>>>) -> mlua::Result<Fun
             },
             other => text_with_place(&failure::text_of(other), place.as_ref()),
         };
-        if failure::text_of(&value) == failure::NO_MEMORY {
-            RUN.with(|run| run.no_memory.set(true));
-        }
+        note_no_memory(&failure::text_of(&value));
         *failed.borrow_mut() = Some(Failure { message, place });
         Ok::<_, Error>(())
     })

@@ -29,7 +29,15 @@ pub fn functions_of(
     let mut interpreter = Interpreter::new(version, bounds)?;
     let identity: Arc<[u8]> = text.into();
     let program = Program::Library { identity: &identity, text, head_bytes };
-    let run = Run { name: "", program, keys: &[], args: &[], seed: 0, memory_bytes: LOAD_MEMORY_BYTES };
+    let run = Run {
+        name: "",
+        program,
+        keys: &[],
+        args: &[],
+        seed: 0,
+        memory_bytes: LOAD_MEMORY_BYTES,
+        memory_rule: "while it is loaded, whatever 'maxmemory' is",
+    };
     let mut server = Loading { started: Instant::now(), log };
     match interpreter.run(&run, &mut server) {
         Outcome::Reply(Reply::ErrorBytes(why)) => return Err(why),

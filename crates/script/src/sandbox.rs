@@ -10,7 +10,7 @@
 use crate::failure::{self, OWN_CHUNK, Raised};
 use crate::libraries::random::Random;
 use crate::libraries::type_name;
-use crate::state::{RUN, ask_before_long, ask_whether_it_goes_on};
+use crate::state::{RUN, ask_before_long, ask_whether_it_goes_on, note_no_memory};
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -109,6 +109,7 @@ fn caught(lua: &Lua, value: Value) -> Result<Value> {
     // Whatever the value: an error that is raised in an error handler becomes a text.
     RUN.with(|run| run.goes_on())?;
     if failure::text_of(&value) == failure::NO_MEMORY {
+        note_no_memory(failure::NO_MEMORY);
         ask_before_long()?;
     }
     if let Value::String(text) = &value {

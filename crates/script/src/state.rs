@@ -1,6 +1,6 @@
 //! The state of the run on a thread: what the functions of its interpreter share.
 
-use crate::failure::Raised;
+use crate::failure::{NO_MEMORY, Raised};
 use crate::server::{Halted, SERVER};
 use haypile_resp::{Protocol, Reply};
 use mlua::Result;
@@ -26,7 +26,7 @@ pub(crate) struct RunState {
     pub reply: RefCell<Option<Reply>>,
     /// The panic of a call, which ends the run and goes on behind it.
     pub panic: RefCell<Option<Box<dyn Any + Send>>>,
-    /// An allocation beyond the bound has ended the script.
+    /// An allocation beyond the bound has failed.
     pub no_memory: Cell<bool>,
     /// The library that is loaded has written to the log before.
     pub quiet: Cell<bool>,
@@ -161,6 +161,13 @@ impl Arguments {
         if self.bytes.capacity() > ARGUMENT_BYTES_FEW {
             *self = Arguments::default();
         }
+    }
+}
+
+/// Notes that an allocation beyond the bound has failed, if this is the text of an error that says so.
+pub(crate) fn note_no_memory(text: &[u8]) {
+    if text == NO_MEMORY {
+        RUN.with(|run| run.no_memory.set(true));
     }
 }
 

@@ -67,6 +67,7 @@ pub fn check_reading(interpreter: &mut Interpreter, reads: Reads, bytes: &[u8]) 
         args: &[bytes],
         seed: 1,
         memory_bytes: MEMORY_BYTES,
+        memory_rule: "of a test",
     };
     let outcome = interpreter.run(&run, &mut Nobody);
     let shown = |outcome: &Outcome| match outcome {

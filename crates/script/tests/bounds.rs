@@ -4,7 +4,7 @@
 mod host;
 
 use haypile_resp::{Args, Protocol, Reply};
-use haypile_script::{Bounds, Halted, Interpreter, LogLevel, Program, Run, Server};
+use haypile_script::{Bounds, Halted, Interpreter, LogLevel, Program, Run, Server, sha1_hex};
 use host::{Fake, check, interpreter, run_on, shown};
 
 #[test]
@@ -63,6 +63,32 @@ fn no_pattern_overflows_the_stack_of_a_thread() {
         };
         let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).expect("a thread");
         assert_eq!(thread.join().expect("it ends"), "$4 true", "{pair}");
+    }
+}
+
+#[test]
+fn the_error_of_a_run_that_lacks_memory_names_its_bound() {
+    const BOUND: &str = "not enough memory: a script may take 16 MB (of a test) script: SHA";
+    let rows = [
+        ("local t = {} for i = 1, 1e9 do t[i] = {} end", format!("-ERR {BOUND}")),
+        ("local s = 'x' while true do s = s .. s end", format!("-ERR {BOUND}")),
+        (
+            "local ok, why = pcall(function() local s = 'x' while true do s = s .. s end end) error(why)",
+            format!("-ERR user_script:1: {BOUND}, on @user_script:1."),
+        ),
+        (
+            "return {pcall(function() local s = 'x' while true do s = s .. s end end)}",
+            "*2 $-1 $17 not enough memory".to_owned(),
+        ),
+        (
+            "error('the shop has not enough memory')",
+            "-ERR user_script:1: the shop has not enough memory script: SHA, on @user_script:1.".to_owned(),
+        ),
+    ];
+    for (text, expected) in rows {
+        // As on a server, where one that has taken much is not used again.
+        let reply = shown(run_on(&mut interpreter(), text.as_bytes(), &mut Fake::default()), Protocol::Resp2);
+        assert_eq!(reply.replace(&sha1_hex(text.as_bytes()), "SHA"), expected, "{text}");
     }
 }
 
@@ -164,6 +190,7 @@ fn what_the_host_does_for_a_script_is_bounded() {
             args: &[],
             seed: 1,
             memory_bytes: 4 << 20,
+            memory_rule: "of a test",
         };
         let mut interpreter = Interpreter::new("7.2.0", Bounds { memory_bytes: 64 << 20 }).expect("an interpreter");
         assert_eq!(shown(interpreter.run(&run, &mut OnLoop), Protocol::Resp2), "Dropped", "{text}");

@@ -33,6 +33,9 @@ const MEMORY_BYTES_MIN: usize = 8 << 20;
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 const MEMORY_SHARE: u64 = 16;
 
+/// The rule of these bounds, in the error of a run that needs more.
+const MEMORY_RULE: &str = "a sixteenth of 'maxmemory', at least 8 MB and at most 64 MB";
+
 /// The facts that a run of scripts has found out.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -76,6 +79,7 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
         args: &values,
         seed,
         memory_bytes: if part.mode == Mode::Disk { memory_bytes(part.engine) } else { MEMORY_BYTES_ON_LOOP },
+        memory_rule: MEMORY_RULE,
     };
     let Part { engine, txn, session, state, mode, is_exclusive, called, found } = part;
     let own = State { protocol: Protocol::Resp2, ..state.clone() };

@@ -77,6 +77,7 @@ pub fn run_on(interpreter: &mut Interpreter, text: &[u8], server: &mut Fake) -> 
         args: &[b"one", b"two"],
         seed: 9,
         memory_bytes: 16 << 20,
+        memory_rule: "of a test",
     };
     interpreter.run(&run, server)
 }
