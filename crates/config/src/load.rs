@@ -160,10 +160,11 @@ impl Loader {
     /// Makes `dir` absolute.
     fn enter(&mut self, found: Found, dir: &[u8]) -> Result<(), String> {
         let path = self.directory.join(std::ffi::OsStr::from_bytes(dir));
-        let missing = |error: std::io::Error| os_text(&error);
+        // The whole path: an earlier line may have set where this one starts.
+        let missing = |error: std::io::Error| format!("{}: {}", path.display(), os_text(&error));
         let path = path.canonicalize().map_err(missing)?;
         if !path.metadata().map_err(missing)?.is_dir() {
-            return Err("Not a directory".into());
+            return Err(format!("{}: Not a directory", path.display()));
         }
         self.values.put(found, Value::Text(path_bytes(&path)));
         self.directory = path;

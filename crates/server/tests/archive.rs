@@ -101,6 +101,30 @@ fn objects(archive: &Path, below: &str) -> Vec<PathBuf> {
 }
 
 #[test]
+fn a_start_tells_that_a_restore_was_broken_off() {
+    let (dir, place) = (TempDir::new(), TempDir::new());
+    let archive = place.path().join("archive");
+    let server = archiving(dir.path(), &archive, &[]);
+    let mut client = server.client();
+    fill(&mut client, 0, 20);
+    wait_for_archive(&mut client);
+    let before = digest(&mut client);
+    server.stop();
+    // A restore that is killed before its end leaves the one file and not the other.
+    let (_keep, cut) = restored(&archive, &[]);
+    std::fs::remove_file(cut.join("HAYPILE")).expect("it was restored");
+    std::fs::write(cut.join("haypile.restoring"), "").expect("it is writable");
+    let told = "`haypile restore` was broken off in it: run it again, with the same arguments";
+    let why = process::fails(&cut, free_port(), &[]);
+    let whole = cut.canonicalize().expect("it exists");
+    assert!(why.contains(&format!("The directory {} is not a data directory", whole.display())), "{why}");
+    assert!(why.contains("(there are base, haypile.restoring, log)") && why.contains(told), "{why}");
+    assert!(refuses(&["check", text(&cut)]).contains(told));
+    succeeds(&["restore", "--from", text(&archive), "--dir", text(&cut)]);
+    assert_eq!(digest_of(&cut), before);
+}
+
+#[test]
 fn a_flushall_is_undone_to_the_record() {
     let (dir, place) = (TempDir::new(), TempDir::new());
     let archive = place.path().join("archive");

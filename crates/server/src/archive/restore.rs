@@ -27,9 +27,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Files that are fetched at the same time.
 const FETCHERS: usize = 4;
 
-/// The file of a directory that is being restored.
-const MARK: &str = "haypile.restoring";
-
 /// How often the progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -138,15 +135,15 @@ fn begin(dir: &Path) -> Result<(), String> {
     let mut entries = fs::read_dir(dir).map_err(failed)?;
     if datadir::id(dir).is_ok() {
         // The end of a restore that was killed right behind it.
-        let _ = fs::remove_file(dir.join(MARK));
+        let _ = fs::remove_file(datadir::restoring_file(dir));
         return Err(format!("{} is a data directory already", dir.display()));
     }
-    if !dir.join(MARK).exists() {
+    if !datadir::restoring_file(dir).exists() {
         if let Some(entry) = entries.next() {
             let name = entry.map_err(failed)?.file_name();
             return Err(format!("{} is not empty: there is {}", dir.display(), name.display()));
         }
-        File::create(dir.join(MARK)).and_then(|file| file.sync_all()).map_err(failed)?;
+        File::create(datadir::restoring_file(dir)).and_then(|file| file.sync_all()).map_err(failed)?;
     }
     // The log of a restore that was broken off may be that of another moment.
     let log = datadir::log_dir(dir);
@@ -349,7 +346,7 @@ fn finish(dir: &Path, last: Index) -> std::io::Result<()> {
     }
     datadir::sync_dir(dir)?;
     datadir::mark_backup(dir, Engine::RocksDb, last.0)?;
-    fs::remove_file(dir.join(MARK))?;
+    fs::remove_file(datadir::restoring_file(dir))?;
     datadir::sync_dir(dir)
 }
 

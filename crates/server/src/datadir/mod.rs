@@ -4,6 +4,7 @@
 //! in which format and for which engine. Nothing is written to a directory that holds something else. The contents of
 //! `log` and `base` are the business of these crates.
 
+mod foreign;
 mod making;
 
 use crate::process::directory_mode;
@@ -89,6 +90,11 @@ pub fn copies_dir(dir: &Path) -> PathBuf {
 /// Returns where the tails of logs are that this node has given up.
 pub fn tails_dir(dir: &Path) -> PathBuf {
     dir.join("tails")
+}
+
+/// Returns the file of a directory that a restore fills.
+pub fn restoring_file(dir: &Path) -> PathBuf {
+    dir.join(foreign::RESTORING_FILE)
 }
 
 /// Returns where the copy of a master's data is put together.
@@ -371,10 +377,11 @@ pub fn inspect(dir: &Path) -> Result<Inspected, String> {
         ));
     }
     let Some(format) = read_format(dir)? else {
-        return Err(format!(
-            "{} is not a data directory of Haypile: there is no file {FORMAT_FILE} in it.",
-            dir.display()
-        ));
+        let why = match restoring_file(dir).exists() {
+            true => foreign::BROKEN_OFF.to_owned(),
+            false => format!("there is no file {FORMAT_FILE} in it."),
+        };
+        return Err(format!("{} is not a data directory of Haypile: {why}", dir.display()));
     };
     format.check_version(dir)?;
     let path = dir.join(LOCK_FILE);
@@ -539,30 +546,14 @@ fn write_text(dir: &Path, text: &str) -> std::io::Result<()> {
 
 /// Returns an error if the directory holds anything but the files that a server may have put there before its start.
 fn refuse_foreign(config: &Config) -> Result<(), String> {
-    let dir = &config.dir;
-    let entries =
-        std::fs::read_dir(dir).map_err(|error| format!("Can't read the data directory {}: {error}", dir.display()))?;
-    let ours = [&config.logfile, &config.pidfile, &config.unixsocket];
-    for entry in entries {
-        let path = entry.map_err(|error| format!("Can't read the data directory {}: {error}", dir.display()))?.path();
-        let name = path.file_name().unwrap_or_default();
-        let is_config = path.extension().is_some_and(|extension| extension == "conf");
-        if name == LOCK_FILE
-            || name == "HAYPILE.new"
-            // The root of a file system has one.
-            || name == "lost+found"
-            || is_config
-            || ours.iter().any(|other| other.as_ref() == Some(&path))
-        {
-            continue;
-        }
-        return Err(format!(
-            "The directory {} is not a data directory of Haypile and not empty (there is {}). Choose an empty one with --dir.",
-            dir.display(),
-            name.display()
-        ));
-    }
-    Ok(())
+    let named = [&config.logfile, &config.pidfile, &config.unixsocket];
+    foreign::refuse(&config.dir, |path| {
+        // The root of a file system has a `lost+found`.
+        let fixed = [LOCK_FILE, "HAYPILE.new", "lost+found"];
+        fixed.iter().any(|name| path.file_name().is_some_and(|own| own == *name))
+            || path.extension().is_some_and(|extension| extension == "conf")
+            || named.iter().any(|other| other.as_deref() == Some(path))
+    })
 }
 
 #[cfg(test)]
