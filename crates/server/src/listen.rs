@@ -4,7 +4,7 @@
 //! are spread as evenly as many.
 
 use crate::mailbox::Mailbox;
-use crate::stream::Accepted;
+use crate::stream::{Accepted, peer_of};
 use crate::tls::{Tls, handshake};
 use haypile_config::{Bind, Config};
 use haypile_engine::Engine;
@@ -315,8 +315,8 @@ pub async fn accept(
                 match (client, tls.server()) {
                     (client, _) if !is_encrypted => hand_on(client, &mailboxes),
                     (Accepted::Tcp(client), Some(config)) => {
-                        let (engine, mailboxes) = (engine.clone(), mailboxes.clone());
-                        tokio::task::spawn_local(greet(client, config, engine, mailboxes));
+                        let (engine, mailboxes, tls) = (engine.clone(), mailboxes.clone(), tls.clone());
+                        tokio::task::spawn_local(greet(client, config, engine, mailboxes, tls));
                     }
                     _ => {
                         tracing::error!("a client cannot be served over TLS: there is no configuration of it");
@@ -396,11 +396,15 @@ async fn greet(
     config: Arc<ServerConfig>,
     engine: Arc<Engine>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
+    tls: Arc<Tls>,
 ) {
+    // A client that has gone has no address any more.
+    let address = peer_of(&client).address;
     match handshake::greet(client, config).await {
         Ok(greeted) => hand_on(Accepted::Tls(Box::new(greeted)), &mailboxes),
         Err(error) => {
-            tracing::debug!("a client's handshake failed: {error}");
+            engine.counters(0).tls_handshakes_failed.add_shared(1);
+            tls.failures.log(&address, &error);
             engine.on_disconnect();
         }
     }

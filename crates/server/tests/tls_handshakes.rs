@@ -5,7 +5,7 @@ mod process;
 
 use authority::{Authority, connect, start, text};
 use process::following::wait_for_link;
-use process::{TempDir, free_port, wait_until};
+use process::{Client, TempDir, free_port, wait_until};
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::Instant;
 
 #[test]
 fn both_sides_agree_on_what_the_directives_leave() {
@@ -129,6 +130,43 @@ fn a_replica_shows_its_certificate_for_other_servers() {
     assert_ne!(certificates[0], CertificateDer::from_pem_file(&shown.cert).expect("it was written"));
     replica.stop();
     master.stop();
+}
+
+#[test]
+fn handshakes_that_fail_are_counted_and_told() {
+    const FAILURES: usize = 50;
+    let (authority, dir, port) = (Authority::new(), TempDir::new(), free_port());
+    let log = dir.path().join("server.log");
+    let server = start(dir.path(), &authority.directives(port), &["--logfile", "server.log"]);
+    let mut admin = server.client();
+    let begin = Instant::now();
+    let mut addresses = Vec::new();
+    for _ in 0..FAILURES {
+        let mut plain = Client::at(port);
+        addresses.push(plain.socket.local_addr().expect("it is connected").to_string());
+        plain.send(b"PING\r\n");
+        assert!(!plain.rest().contains("PONG"));
+    }
+    wait_until("all are counted", || admin.info("tls_handshakes_failed") == FAILURES.to_string());
+    let seconds = begin.elapsed().as_secs() as usize;
+    let text = fs::read_to_string(&log).expect("it is text");
+    let lines: Vec<&str> =
+        text.lines().filter(|line| line.contains("WARN Error accepting a client connection: ")).collect();
+    assert!((1..=seconds + 1).contains(&lines.len()), "{seconds} seconds: {text}");
+    assert!(
+        lines[0].contains(&format!("corrupt message of type InvalidContentType (addr={})", addresses[0])),
+        "{text}"
+    );
+
+    // A client without the certificate that is asked for.
+    assert_eq!(admin.ask("CONFIG RESETSTAT"), "+OK\r\n");
+    assert_eq!(admin.info("tls_handshakes_failed"), "0");
+    assert_eq!(connect(port, &authority.client(None)).try_ask("PING"), None);
+    wait_until("it is counted", || admin.info("tls_handshakes_failed") == "1");
+    let shown = authority.pair("client");
+    assert_eq!(connect(port, &authority.client(Some(&shown))).ask("PING"), "+PONG\r\n");
+    assert_eq!(admin.info("tls_handshakes_failed"), "1");
+    server.stop();
 }
 
 /// Clients at the same time, and the handshakes of each.

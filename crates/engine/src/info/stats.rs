@@ -215,6 +215,11 @@ pub(super) const FIELDS: &[Field] = &[
         "Calls in databases that their users may not use.",
     ),
     counter(
+        "tls_handshakes_failed",
+        |engine| sum(engine, |loop_| loop_.tls_handshakes_failed.get()),
+        "Clients whose handshakes over TLS failed: they went, took too long, spoke no TLS or were not trusted.",
+    ),
+    counter(
         "event_loop_ticks",
         |engine| sum(engine, |loop_| loop_.ticks.get()),
         "Rounds of event loops in which replies left.",

@@ -15,6 +15,7 @@ pub mod handshake;
 pub mod threads;
 
 use arc_swap::ArcSwapOption;
+use handshake::Failures;
 use haypile_config::{AuthClients, Config, KeyFiles, Settings};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
@@ -37,6 +38,8 @@ const REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
 pub struct Tls {
     server: ArcSwapOption<ServerConfig>,
     client: ArcSwapOption<ClientConfig>,
+    /// Those of clients' handshakes.
+    pub failures: Failures,
 }
 
 impl Tls {
@@ -45,7 +48,8 @@ impl Tls {
     /// # Errors
     /// A text for people that names the directive or the file.
     pub fn start(settings: &Settings) -> Result<Arc<Tls>, String> {
-        let tls = Arc::new(Tls { server: ArcSwapOption::empty(), client: ArcSwapOption::empty() });
+        let (server, client) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        let tls = Arc::new(Tls { server, client, failures: Failures::default() });
         tls.configure(&settings.config())?;
         let configured = tls.clone();
         settings.listen(move |changed, _, next| {

@@ -52,6 +52,8 @@ pub struct Counters {
     pub error_replies: Count,
     pub connections: Count,
     pub rejected_connections: Count,
+    /// Clients that were let in and whose handshakes over TLS failed.
+    pub tls_handshakes_failed: Count,
     /// Clients that were closed because they had more under way than `client-query-buffer-limit`, or left more unread
     /// than `client-output-buffer-limit`.
     pub closed_at_input_limit: Count,
@@ -105,6 +107,7 @@ impl Counters {
             &self.error_replies,
             &self.connections,
             &self.rejected_connections,
+            &self.tls_handshakes_failed,
             &self.closed_at_input_limit,
             &self.closed_at_output_limit,
             &self.input_bytes,
