@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,6 +39,17 @@ pub fn start(config: &Config) -> Result<Logging, String> {
     let (subscriber, logging) = subscriber(config.loglevel, config.log_format, target);
     tracing::subscriber::set_global_default(subscriber).map_err(|error| error.to_string())?;
     Ok(logging)
+}
+
+/// Checks that the log of this configuration can be started. Fails with a text for people if the file cannot be opened.
+pub fn check(config: &Config) -> Result<(), String> {
+    match &config.logfile {
+        // Opening a pipe would wait for its reader, who would then see its end.
+        Some(path) if !fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) => {
+            LogFile::open(path).map(|_| ())
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Logging {

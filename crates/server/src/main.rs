@@ -10,6 +10,7 @@ mod allocator;
 mod backups;
 mod banner;
 mod datadir;
+mod open_files;
 mod process;
 mod secrets;
 mod storage;

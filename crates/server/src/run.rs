@@ -19,7 +19,7 @@ use crate::remote::Remotes;
 use crate::replication::{Replication, ToMasters};
 use crate::storage::{self, Budget};
 use crate::tls::Tls;
-use crate::{allocator, banner, event_loop};
+use crate::{allocator, banner, event_loop, open_files};
 use haypile_commands::Table;
 use haypile_config::read::CommandLine;
 use haypile_config::{Config, Loaded, Note, Settings};
@@ -48,8 +48,12 @@ pub fn server(line: &CommandLine, arguments: &[OsString]) -> Result<(), String> 
         haypile_config::load(line, &mut std::io::stdin()).map_err(|error| error.to_string())?;
     let config = settings.config();
     let table = table(&config)?;
-    if config.daemonize && process::daemonize(arguments)? {
-        return Ok(());
+    if config.daemonize {
+        // Nobody hears the process in the background until it has its log.
+        logging::check(&config)?;
+        if process::daemonize(arguments)? {
+            return Ok(());
+        }
     }
     allocator::keep_little()?;
     let logging = logging::start(&config)?;
@@ -82,6 +86,7 @@ fn start(
     notes: &[Note],
 ) -> Result<(), String> {
     process::abort_on_panic();
+    open_files::make_room(&settings)?;
     let settings = Arc::new(settings);
     let config = settings.config();
     // The mode is set after the log file was made, which others may read as far as the umask of the server's caller

@@ -260,6 +260,13 @@ fn what_a_script_takes_is_bounded() {
         let is_bound = reply.contains("not enough memory") || reply.contains("all of it");
         assert!(is_bound, "{script}: {}", &reply[..reply.len().min(200)]);
     }
+    let reply = eval(&mut client, "local s = 'x' while true do s = s .. s end", &[], &[]);
+    let bound =
+        "-ERR not enough memory: a script may take 8 MB (a sixteenth of 'maxmemory', at least 8 MB and at most 64 MB)";
+    assert!(reply.starts_with(&format!("{bound} script: ")), "{reply}");
+    assert_eq!(client.ask("CONFIG SET maxmemory 200mb"), "+OK\r\n");
+    let reply = eval(&mut client, "local t = {} for i = 1, 1e9 do t[i] = {} end", &[], &[]);
+    assert!(reply.contains(": a script may take 12.5 MB ("), "{reply}");
     let deep = "local function f() return 1 + f() end return f()";
     assert!(eval(&mut client, deep, &[], &[]).contains("stack overflow"));
     let nested = "local t = {} for i = 1, 1000 do t = {t} end return t";

@@ -114,7 +114,13 @@ fn directories_that_are_not_ours_are_refused() {
     let foreign = TempDir::new();
     std::fs::write(foreign.path().join("diary.txt"), "dear diary").expect("it is writable");
     let why = fails(foreign.path(), free_port(), &[]);
-    assert!(why.contains("is not a data directory of Haypile and not empty (there is diary.txt)"), "{why}");
+    let whole = foreign.path().canonicalize().expect("it exists");
+    let expected = format!("The directory {} is not a data directory of Haypile and not empty", whole.display());
+    assert!(why.contains(&format!("{expected} (there is diary.txt). Choose an empty one with --dir")), "{why}");
+    std::fs::write(foreign.path().join("dump.rdb"), "REDIS").expect("it is writable");
+    let why = fails(foreign.path(), free_port(), &[]);
+    assert!(why.contains(&format!("{expected} (there are diary.txt, dump.rdb). These are data of a Redis.")), "{why}");
+    assert!(why.contains("`haypile import`"), "{why}");
 
     for (format, age) in [(1, "older"), (3, "newer")] {
         let other = TempDir::new();
@@ -128,6 +134,25 @@ fn directories_that_are_not_ours_are_refused() {
     let missing = foreign.path().join("missing");
     let why = fails(&missing, free_port(), &[]);
     assert!(why.contains("'dir' takes an existing directory"), "{why}");
+}
+
+#[test]
+fn a_directory_is_named_with_its_whole_path() {
+    let above = TempDir::new();
+    std::fs::create_dir(above.path().join("data")).expect("it is new");
+    let above = above.path().canonicalize().expect("it exists");
+    let (port, log) = (free_port(), above.join("server.log"));
+    let arguments = ["--logfile", log.to_str().expect("the path is text")];
+    let server = Server::start_by(process::command(Path::new("data"), port, &arguments).current_dir(&above), port);
+    server.stop();
+    let log = std::fs::read_to_string(&log).expect("it was written");
+    assert!(log.contains(&format!("data in {}, engine", above.join("data").display())), "{log}");
+
+    let mut command = process::command(Path::new("none"), port, &[]);
+    let output = command.current_dir(&above).output().expect("the binary runs");
+    let why = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("{}: No such file or directory", above.join("none").display());
+    assert!(!output.status.success() && why.contains(&expected), "{why}");
 }
 
 #[test]
@@ -192,9 +217,11 @@ fn a_wrong_configuration_ends_the_start_with_its_reason() {
     std::fs::write(here("picture.conf"), b"\x89PNG\r\n\x1a\n").expect("it is new");
     let (directory, file, picture) = (here("directory"), here("file"), here("picture.conf"));
     let (log, socket, long) = (here("none/log"), here("none/socket"), here(&"a".repeat(120)));
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 24] = [
         (&["--logfile", &log], "Can't open the log file"),
         (&["--logfile", &directory], "Is a directory"),
+        (&["--daemonize", "yes", "--logfile", &log], "Can't open the log file"),
+        (&["--daemonize", "yes", "--logfile", &directory], "Is a directory"),
         (&["--bind", "203.0.113.7"], "Can't listen on 203.0.113.7:"),
         (&["--bind", "nosuch.invalid"], "Can't listen on 'nosuch.invalid'"),
         (&["--port", "0"], "There is nothing to listen on"),

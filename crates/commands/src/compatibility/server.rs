@@ -34,6 +34,13 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         test: "help_lists_the_subcommands_of_the_table",
     },
     Difference {
+        commands: &["config|set"],
+        what: "`maxclients` leaves 512 of the files that the process may have open, or half of them, to other uses, where Redis \
+               leaves 32. The soft limit is raised to the hard one, which stays also where the process might raise it.",
+        why: "The base keeps its files open. A hard limit is the administrator's word.",
+        test: "maxclients_are_as_many_as_the_hard_limit_allows",
+    },
+    Difference {
         commands: &["eval", "eval_ro", "evalsha", "evalsha_ro"],
         what: "A script is one transaction, which may run several times until it has all its rows and keys, each time from its \
                beginning with the same random numbers; what is not in the data (`redis.log`) it may do more than once. If it \
@@ -69,7 +76,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         commands: &["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"],
         what: "A run takes at most a sixteenth of `maxmemory`, though no less than 8 MB and no more than 64 MB; one that needs more \
-               fails with `not enough memory`.",
+               fails with `not enough memory`, and the error names the bound.",
         why: "Scripts of several clients run at the same time, beside the data and within `maxmemory`.",
         test: "what_a_script_takes_is_bounded",
     },
