@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours().of_pika("write-buffer-size"),
     Row::used("row-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Off }, "auto", "Bytes of the cache of single rows; `auto` is a share of `maxmemory` and, while `memtable-size` is `auto` too, what the memtable does not use of its own; 0 turns it off.").ours(),
     Row::used("block-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes of the cache of blocks of the base; `auto` is a share of `maxmemory`.").ours(),
-    Row::used("txn-bytes-max", Kind::Bytes { min: MIB, max: 3 << 30 }, "64mb", "Bytes that one command, MULTI block or script may write.").ours(),
+    Row::used("txn-bytes-max", Kind::Bytes { min: MIB, max: 3 << 30 }, "64mb", "Bytes that one command, MULTI block or script may write, the content of new large values not counted.").ours(),
     Row::used("compression", Kind::Choice(COMPRESSIONS), "lz4", "Compression of the base's files.").immutable().ours(),
     Row::used("direct-reads", BOOL, "no", "Reads the base's files past the page cache of the operating system.").immutable().ours(),
     Row::used(
