@@ -1,9 +1,9 @@
 //! Keys that are not among a command's arguments: those that SORT's patterns name, and a few that only the command
 //! finds.
 //!
-//! A run holds the locks of its arguments' keys. For any other key the run either makes sure that the key is locked
-//! before it goes on (`claim`), so that everything is from one moment; it takes one that is free on its way. Or it looks
-//! at the key under its lock and gives the lock back at once (`visit_key`), so that each key is whole and no other run
+//! A run holds the locks of its arguments' keys. For any other key the run either makes sure that it holds that one,
+//! too, before it goes on (`claim`), so that everything is from one moment; a key that is free it takes. Or it looks at
+//! the key under its lock and gives the lock back at once (`visit_key`), so that each key is whole and no other run
 //! waits for all of them.
 
 use super::Txn;
@@ -17,8 +17,8 @@ pub trait KeyLocks {
     /// Takes a key that the run does not hold until its end, if it is free; returns false where another run holds it,
     /// or where this one has taken many.
     fn try_hold(&self, hash: u32, exclusive: bool) -> bool;
-    /// Returns whether clients wait for any key. Who begins to wait for one that the run holds does so when the run has
-    /// ended; for one that it has just taken, somebody may wait since the run began.
+    /// Returns whether clients wait for any key. Nobody begins to wait for one that the run has had since it began; for
+    /// one that it has come to, somebody may wait since then.
     fn is_waited_for(&self) -> bool;
     /// Takes a key's lock for a moment, shared with other readers; returns false where another run holds it
     /// exclusively.
@@ -52,15 +52,13 @@ impl<'s> Txn<'s> {
         if self.needs_no_lock() {
             return Ok(());
         }
-        let mut has_taken = false;
+        let has = |locks: &dyn KeyLocks, hash| locks.holds(hash, exclusive) || locks.try_hold(hash, exclusive);
         for hash in keys {
-            match self.locks {
-                Some(locks) if locks.holds(hash, exclusive) => {}
-                Some(locks) if locks.try_hold(hash, exclusive) => has_taken = true,
-                _ => self.lacking.push(Lacking { hash, exclusive }),
+            if !self.locks.is_some_and(|locks| has(locks, hash)) {
+                self.lacking.push(Lacking { hash, exclusive });
             }
         }
-        if has_taken && self.locks.is_some_and(|locks| locks.is_waited_for()) {
+        if self.locks.is_some_and(|locks| locks.is_waited_for()) {
             self.note_ready();
         }
         if self.lacking.is_empty() { Ok(()) } else { Err(Stop::NeedsLocks) }
