@@ -294,7 +294,7 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
         Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
     let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default(), Place::DryRun);
     pending.loads += 1;
-    pending.long = matches!(ran.reply, Err(Stop::Long));
+    pending.long |= matches!(ran.reply, Err(Stop::Long));
     let is_too_many = ran.missing.len() > CLAIMS_MAX;
     pending.add_keys(ran.missing, ran.needs_exclusion || is_too_many);
     // An event loop would have to take all of their stripes.
@@ -416,6 +416,11 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
             let needs_exclusion = ran.needs_exclusion || guest.pending.lacked > LACKED_MAX;
             guest.pending.add_keys(ran.missing, needs_exclusion);
             guest.pending.turn = Turn::Newcomer;
+            if guest.pending.lacked == 1 && guest.pending.work.has_script(&engine.table) {
+                // A dry run finds the other keys, too. Its rows are not kept: this thread waits for the disk.
+                let mut state = before.clone();
+                drop(load(engine, &store, guest.session, &mut guest.pending, &mut state));
+            }
             guest.state = before;
             guest.again()();
             return None;

@@ -23,6 +23,7 @@ use haypile_script::{Flags, Halted, Outcome, Program, Run, Shebang};
 use haypile_store::{Mode, Stop, Txn, WritePressure};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes that a run takes at most on an event loop. One that needs more leaves it.
 const MEMORY_BYTES_ON_LOOP: usize = 4 << 20;
@@ -43,6 +44,8 @@ pub(crate) struct Found {
     pub keys: HashMap<u32, bool>,
     /// A call can only run while nothing else does.
     pub needs_exclusion: bool,
+    /// When the first script of the run has begun: a block has as long on its event loop as one script.
+    pub started: Option<Instant>,
     /// The lines that clients in MONITOR are shown when the run has taken effect.
     pub lines: Vec<Vec<u8>>,
 }

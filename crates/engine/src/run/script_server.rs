@@ -82,7 +82,7 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         found: &'r mut Found,
         running: Option<Place<'a>>,
     ) -> Self {
-        let started = Instant::now();
+        let started = *found.started.get_or_insert_with(Instant::now);
         ScriptServer {
             engine,
             txn,

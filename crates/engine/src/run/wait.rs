@@ -336,6 +336,7 @@ impl WorkerState {
                 let finds_keys =
                     !ran.missing.is_empty() && pending.loads == 0 && pending.work.has_script(&engine.table);
                 pending.add_keys(ran.missing, ran.needs_exclusion);
+                pending.long = true;
                 let why = if finds_keys { Deferral::Load } else { Deferral::Long };
                 return self.hold(engine, session, pending, why);
             }
