@@ -29,27 +29,41 @@ pub fn look_again_and_again(raft: &Raft) {
         if looks < 2 {
             continue;
         }
-        if let Some(members) = ask(raft, &facts) {
-            let text = format!(
-                "member {} was removed from the group, whose members are {}: start this server anew on an empty directory \
-                 to bring it back",
-                facts.node_id,
-                members.join(", ")
-            );
-            if lock(&raft.removed).replace(text.clone()).is_none() {
-                tracing::warn!("{text}");
+        match ask(raft, &facts) {
+            // The server may have left the group meanwhile.
+            Some(Word::Removed(members)) if raft.is_member() => {
+                let text = format!(
+                    "member {} was removed from the group, whose members are {}: start this server anew on an empty \
+                     directory to bring it back",
+                    facts.node_id,
+                    members.join(", ")
+                );
+                if lock(&raft.removed).replace(text.clone()).is_none() {
+                    tracing::warn!("{text}");
+                }
             }
+            Some(Word::Named) => *lock(&raft.removed) = None,
+            _ => {}
         }
     }
 }
 
-/// Returns whether a member of the group knows no leader. One that waits to be added is not among its members.
-fn is_lost(facts: &GroupFacts) -> bool {
-    facts.leader == 0 && facts.members.iter().any(|member| member.id == facts.node_id)
+/// The word of a leader about this server.
+enum Word {
+    Named,
+    /// With the members that there are, as number@host:port.
+    Removed(Vec<String>),
 }
 
-/// Asks the other members; returns the members that the leader names if this one is not among them.
-fn ask(raft: &Raft, facts: &GroupFacts) -> Option<Vec<String>> {
+/// Returns whether a member of the group knows no leader. One that waits to be added is not among its members, and one
+/// that has not begun yet, or is damaged, has another fault.
+fn is_lost(facts: &GroupFacts) -> bool {
+    let is_there = facts.members.iter().any(|member| member.id == facts.node_id);
+    facts.leader == 0 && facts.role != "stopped" && is_there
+}
+
+/// Asks the other members for the word of a leader.
+fn ask(raft: &Raft, facts: &GroupFacts) -> Option<Word> {
     let others = facts.members.iter().filter(|member| member.id != facts.node_id);
     for member in others {
         if raft.inbox.is_closing() {
@@ -57,10 +71,11 @@ fn ask(raft: &Raft, facts: &GroupFacts) -> Option<Vec<String>> {
         }
         let Ok((_, info)) = GroupInfo::ask(raft, &member.address, ANSWER_MAX) else { continue };
         let commit: u64 = info.field("raft_commit_entry:").parse().unwrap_or(0);
-        let is_word = info.field("raft_role:") == "leader" && info.field("raft_group:") == facts.group;
-        if is_word && commit >= facts.commit {
+        let leads = info.field("raft_role:") == "leader" && info.field("raft_group:") == facts.group;
+        if leads && commit >= facts.commit {
             let names_this = info.members().any(|(id, _)| id == facts.node_id);
-            return (!names_this).then(|| info.members().map(|(id, address)| format!("{id}@{address}")).collect());
+            let members = || info.members().map(|(id, address)| format!("{id}@{address}")).collect();
+            return Some(if names_this { Word::Named } else { Word::Removed(members()) });
         }
     }
     None
