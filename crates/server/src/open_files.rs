@@ -16,7 +16,7 @@ const RESERVED: u64 = 512;
 /// A text for people.
 pub fn make_room(settings: &Settings) -> Result<(), String> {
     let before = limit();
-    let failure = raise().err();
+    let failure = raise(settings.config().maxclients).err();
     let (files, asked) = (limit(), settings.config().maxclients);
     let fit = clients_within(files);
     if fit < asked {
@@ -37,7 +37,7 @@ pub fn make_room(settings: &Settings) -> Result<(), String> {
             return Ok(());
         }
         // The hard limit may have been raised meanwhile. Where that fails, the limit of before is what holds.
-        let _ = raise();
+        let _ = raise(next.maxclients);
         let fit = clients_within(limit());
         if next.maxclients <= fit {
             return Ok(());
@@ -54,13 +54,19 @@ fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the soft limit to the hard one.
-fn raise() -> rustix::io::Result<()> {
+/// Raises the soft limit to the hard one; where the system does not have so many, as far as so many clients need.
+fn raise(clients: u32) -> rustix::io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return Ok(());
     }
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    let set = |files| setrlimit(Resource::Nofile, Rlimit { current: files, maximum });
+    let needed = files_for(clients);
+    match set(maximum) {
+        Err(_) if current.is_some_and(|files| files < needed) => set(Some(needed)),
+        Err(_) => Ok(()),
+        set => set,
+    }
 }
 
 /// Returns the number of clients that may come in with a limit of open files.
