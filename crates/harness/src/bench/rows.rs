@@ -48,7 +48,7 @@ const GET_SCRIPT: &str = "return redis.call('get', KEYS[1])";
 
 const GET_SET_SCRIPT: &str = "redis.call('get', KEYS[1]) return redis.call('set', KEYS[1], ARGV[1])";
 
-/// Its key is not declared.
+/// A script whose key is not declared.
 const UNDECLARED_SCRIPT: &str = "local key = ARGV[1] redis.call('get', key) return redis.call('set', key, ARGV[2])";
 
 /// The value of scripts that write.

@@ -38,7 +38,7 @@ const REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
 pub struct Tls {
     server: ArcSwapOption<ServerConfig>,
     client: ArcSwapOption<ClientConfig>,
-    /// Those of clients' handshakes.
+    /// The failures of clients' handshakes.
     pub failures: Failures,
 }
 
