@@ -29,6 +29,12 @@ fn with_locks(locks: &Locks, claims: &Claims, held_for: HeldFor, run: impl FnOnc
     locks.unlock(claims, held_for);
 }
 
+fn assert_all_is_given_back(locks: &Locks) {
+    assert_eq!(locks.parked(), 0);
+    assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
+    assert!(locks.by_key.is_empty());
+}
+
 const KEYS: usize = 4;
 
 /// The keys: two are of one stripe.
@@ -63,9 +69,7 @@ fn no_wake_up_is_lost(sets: [(HeldFor, &'static [(usize, Hold)]); 4]) {
             })
         });
         threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
-        assert_eq!(locks.parked(), 0);
-        assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
-        assert!(locks.by_key.is_empty());
+        assert_all_is_given_back(&locks);
     };
     shuttle::check_random(scenario, 3000);
     shuttle::check_pct(scenario, 3000, 3);
@@ -160,9 +164,7 @@ fn no_wake_up_of_a_key_that_was_taken_on_the_way_is_lost() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
-        assert_eq!(locks.parked(), 0);
-        assert!((0..3).all(|stripe| locks.words[stripe].load(Ordering::SeqCst) == 0));
-        assert!(locks.by_key.is_empty());
+        assert_all_is_given_back(&locks);
     };
     shuttle::check_random(scenario, 3000);
     shuttle::check_pct(scenario, 3000, 3);
