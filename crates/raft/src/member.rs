@@ -12,7 +12,7 @@ use crate::machine::{Fault, Machine};
 use crate::members::Members;
 use crate::reads::{Question, Reads, pack, unpack};
 use crate::rounds::Round;
-use crate::standing::{PeerStanding, Role, Standing, Wanted};
+use crate::standing::{Hearing, PeerStanding, Role, Standing, Wanted};
 use crate::survey::survey;
 use crate::wire::{EntryRecord, EntryRecords, Envelope, is_of_leader, travels};
 use haypile_log::{EntrySpan, Index, Kind, Record};
@@ -83,6 +83,7 @@ pub struct Member<M: Machine> {
     pub(crate) leased_ticks: usize,
     /// The tick at which this follower has last heard its leader.
     pub(crate) heard: Option<usize>,
+    hearing: Hearing,
     /// Term and role when the election timeout was drawn last.
     drawn: Option<(u64, StateRole)>,
     /// The term in which clients' transactions make records.
@@ -200,6 +201,7 @@ impl<M: Machine> Member<M> {
             leases,
             leased_before: leased,
             heard: None,
+            hearing: Hearing::default(),
             leased_ticks: leased.as_micros().div_ceil(options.tick.as_micros()) as usize,
             drawn: None,
             serves: None,
@@ -273,7 +275,7 @@ impl<M: Machine> Member<M> {
             .map(|(id, of)| PeerStanding {
                 id: *id,
                 matched: of.matched,
-                is_heard: of.recent_active,
+                is_heard: of.recent_active || self.hearing.has(raft.term, *id, self.ticks, self.election_ticks),
                 needs_copy: of.state == ProgressState::Snapshot,
             })
             .collect();
@@ -298,6 +300,7 @@ impl<M: Machine> Member<M> {
     pub fn tick(&mut self) -> Result<(), Fault> {
         self.forget_purged();
         self.ticks += 1;
+        self.note_hearing();
         if self.may_campaign() {
             self.raw.tick();
         }
@@ -308,6 +311,15 @@ impl<M: Machine> Member<M> {
         }
         self.go_on_changing();
         self.work()
+    }
+
+    /// Notes whom this leader hears of, before Raft may begin its own note of that anew.
+    fn note_hearing(&mut self) {
+        let raft = &self.raw.raft;
+        if raft.state == StateRole::Leader {
+            let heard = raft.prs().iter().filter(|(_, of)| of.recent_active).map(|(id, _)| *id);
+            self.hearing.note(raft.term, self.ticks, heard);
+        }
     }
 
     /// Forgets entries of which the log has let go.

@@ -87,6 +87,11 @@ fn a_member_that_begins_again_knows_who_votes() {
 }
 
 #[test]
+fn a_leader_shows_all_that_answer_at_every_moment() {
+    Group::quiet(3, 1, &Seen::default()).show_all_that_answer();
+}
+
+#[test]
 fn leases_count_to_their_end_when_directives_change() {
     for seed in 0..4 {
         for terms in [Terms::Index, Terms::Lease(10)] {

@@ -95,6 +95,23 @@ impl Group<'_> {
         self.settle();
     }
 
+    /// Has a leader show, through many checks of its quorum, that it hears of the others; and not of one that is gone.
+    pub fn show_all_that_answer(&mut self) {
+        self.grow(3);
+        let heard = |group: &Self, at: usize| match &group.lives[at] {
+            Life::Up(up) => up.member.standing().peers.iter().filter(|peer| peer.is_heard).count(),
+            _ => unreachable!("it is up"),
+        };
+        let leader = self.leaders()[0];
+        for round in 0..SETTLE_ROUNDS {
+            self.round(round);
+            assert_eq!((self.leaders(), heard(self, leader)), (vec![leader], 2), "in round {round}");
+        }
+        self.kill((leader + 1) % 3);
+        (0..SETTLE_ROUNDS).for_each(|round| self.round(round));
+        assert_eq!((self.leaders(), heard(self, leader)), (vec![leader], 1));
+    }
+
     /// Restarts all but the leader with other directives, so many rounds one after the other, while it has a lease of
     /// the last one: whoever leads then must not serve before the lease has ended.
     pub fn leave_a_leader_with_its_lease(&mut self, terms: Terms, apart: u64) {
