@@ -209,6 +209,10 @@ fn a_server_with_its_data_becomes_a_group_and_others_join_it() {
     assert_eq!(first.ask("SADD set a b c"), ":3\r\n");
     let digest = first.ask("DEBUG DIGEST");
     assert_eq!(first.ask("RAFT.NODE REMOVE 1"), "-ERR this server is in no Raft group\r\n");
+    let elsewhere =
+        format!("-ERR another server answers at {}: give the address at which others reach this one\r\n", address(1));
+    assert_eq!(first.ask(&format!("RAFT.CLUSTER INIT {}", address(1))), elsewhere);
+    assert_eq!(raft(&mut first, "role"), "none");
     // Several who say so at the same time make one group.
     let mut asks: Vec<_> = (0..4).map(|_| servers[0].client()).collect();
     let init = format!("RAFT.CLUSTER INIT {}", address(0));
@@ -234,6 +238,8 @@ fn a_server_with_its_data_becomes_a_group_and_others_join_it() {
     assert_eq!(second.ask(&format!("{join} FORCE")), "+OK\r\n");
     // The third one asks a member that does not lead.
     wait_until("the second knows the leader", || raft(&mut second, "leader_id") == "1");
+    assert_eq!(servers[2].client().ask(&format!("RAFT.CLUSTER JOIN {} AS {}", address(0), address(1))), elsewhere);
+    assert_eq!(members(&mut first).len(), 2, "the group has not heard of it");
     assert_eq!(servers[2].client().ask(&format!("RAFT.CLUSTER JOIN {} AS {}", address(1), address(2))), "+OK\r\n");
     let votes =
         |client: &mut Client<TcpStream>| members(client).iter().filter(|line| line.contains("part=voter")).count();

@@ -177,6 +177,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// The name of this run of the process: 40 hex digits.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
     /// The sessions whose replies are held back.
     pub fn blocked(&self) -> &Blocked {
         &self.blocked

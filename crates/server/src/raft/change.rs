@@ -3,7 +3,7 @@
 use crate::datadir;
 use crate::raft::identity::{Identity, check, reads_word, unlike};
 use crate::raft::{Raft, lock};
-use crate::remote::Remote;
+use crate::remote::{Remote, error_in};
 use haypile_commands::host::GroupOrder;
 use haypile_engine::{Leader, Order};
 use haypile_log::{DirectoryId, DiskFiles, History, Index};
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// The longest time for each answer of another server, which may wait for its group.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
+
+/// The longest time for the answer of this server to itself.
+const OWN_ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// The other servers that are asked, one after the other, until one leads.
 const ASKED_MAX: usize = 5;
@@ -103,12 +106,41 @@ fn member_of(address: &str, id: u64) -> Result<Members, String> {
     Members::parse(&format!("{id}@{address}")).map_err(|error| error.to_string())
 }
 
+/// Looks whether it is this server that answers at the address which the others are to have for it.
+///
+/// # Errors
+/// Another server answers there. Where nobody does, only the log says so: behind some routers no host can reach its
+/// own outer address.
+fn check_own(raft: &Raft, address: &str) -> Result<(), String> {
+    let asked = raft.connect_to(address, OWN_ANSWER_MAX).and_then(|mut remote| remote.call(&[b"INFO", b"server"]));
+    let run_id = |info: &[u8]| {
+        let info = String::from_utf8_lossy(info);
+        info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned)
+    };
+    match asked {
+        Ok(Reply::Bulk(info)) if run_id(&info).is_some_and(|id| id != raft.engine.run_id()) => {
+            Err(format!("another server answers at {address}: give the address at which others reach this one"))
+        }
+        Ok(Reply::Bulk(_)) => Ok(()),
+        Ok(reply) => {
+            let why = error_in(&reply).unwrap_or_else(|| "no text".into());
+            tracing::warn!("whether {address} leads to this server is not known: it answers {why} to INFO");
+            Ok(())
+        }
+        Err(error) => {
+            tracing::warn!("this server cannot reach itself at {address}, which others are to use: {error}");
+            Ok(())
+        }
+    }
+}
+
 /// Makes the server, with all that it has, the first member of a group.
 fn begin(raft: &Arc<Raft>, address: &str) -> Result<(), String> {
     let engine = &*raft.engine;
     let config = engine.settings.config();
     check(&config)?;
     let founding = member_of(address, 1)?;
+    check_own(raft, address)?;
     let mut group = History([0; 20]);
     let parts = [DirectoryId::random().0, DirectoryId::random().0].concat();
     group.0.copy_from_slice(&parts[..20]);
@@ -151,16 +183,18 @@ fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) ->
             format!("{}:{port}", leader.local_ip().map_err(|error| error.to_string())?)
         }
     };
+    member_of(&own, 1)?;
+    check_own(raft, &own)?;
     let mut id = facts.last_id + 1;
     for _ in 0..TRIES_MAX {
         let number = id.to_string();
         member_of(&own, id)?;
         let words: [&[u8]; 4] = [b"RAFT.NODE", b"ADD", number.as_bytes(), own.as_bytes()];
-        match leader.call(&words).map_err(|error| format!("{through}: {error}"))? {
-            Reply::Error(why) if why.contains(&*format!("a member {id} already")) => id += 1,
-            Reply::Error(why) if why.contains("try again") => _ = raft.inbox.wait_for_close(TRY_PAUSE),
-            Reply::Error(why) => return Err(format!("the group says: {why}")),
-            _ => {
+        match error_in(&leader.call(&words).map_err(|error| format!("{through}: {error}"))?) {
+            Some(why) if why.contains(&format!("a member {id} already")) => id += 1,
+            Some(why) if why.contains("try again") => _ = raft.inbox.wait_for_close(TRY_PAUSE),
+            Some(why) => return Err(format!("the group says: {why}")),
+            None => {
                 let identity = Identity { id, group: facts.group, founding: facts.founding };
                 engine.become_member(&mut || match datadir::exchange_for_nothing(&config.dir, config.engine)? {
                     Ok(()) => enter(raft, &identity, &config.dir),
@@ -205,8 +239,10 @@ impl GroupInfo {
         let text = match remote.call(&[b"RAFT.INFO"]).map_err(|error| error.to_string())? {
             Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
             Reply::Verbatim(_, text) => String::from_utf8_lossy(&text).into_owned(),
-            Reply::Error(why) => return Err(format!("it answers: {why}")),
-            _ => return Err("it is no server that can be joined".into()),
+            reply => {
+                let why = error_in(&reply).map(|why| format!("it answers: {why}"));
+                return Err(why.unwrap_or_else(|| "it is no server that can be joined".into()));
+            }
         };
         Ok((remote, GroupInfo(text)))
     }
