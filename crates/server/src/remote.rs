@@ -11,10 +11,11 @@ use haypile_commands::keys::dump::LongDump;
 use haypile_config::KeyFiles;
 use haypile_config::cli::Server;
 use haypile_engine::{Target, Targets};
-use haypile_resp::decode::Decoder;
+use haypile_resp::decode::{Decoder, error_text};
 use haypile_resp::{Reply, write};
 use rustls::ClientConfig;
 use socket2::{Domain, Protocol, Socket as Socket2, Type};
+use std::borrow::Cow;
 use std::io::{self, Error, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -341,11 +342,7 @@ fn plain(error: Error) -> Error {
 
 /// Returns the text of an error reply, whatever bytes it has; `None` of any other reply.
 pub fn error_in(reply: &Reply) -> Option<String> {
-    match reply {
-        Reply::Error(text) => Some(text.to_string()),
-        Reply::ErrorBytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
-        _ => None,
-    }
+    error_text(reply).map(Cow::into_owned)
 }
 
 /// Returns whether INFO speaks of a member of a group that does not lead.

@@ -25,6 +25,7 @@ use haypile_commands::table::WaitFn;
 use haypile_commands::{
     self as commands, Access, Args, Awaited, Body, Command, CommandId, Entry, Error, Flag, Table, Tried, statement,
 };
+use haypile_resp::decode::error_text;
 use haypile_resp::{self as resp, Bytes, OwnedArgs, Reply};
 use haypile_store::{Call, Key, KeyLocks, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::hash;
@@ -316,8 +317,11 @@ impl Work {
 /// there, or not at all.
 fn refused_as_a_whole(reply: Result<Reply, Error>) -> Result<Reply, Error> {
     match reply {
-        Ok(Reply::Error(why)) => Err(Error::text(why)),
-        reply => reply,
+        Ok(reply) => match error_text(&reply) {
+            Some(why) => Err(Error::text(why.into_owned())),
+            None => Ok(reply),
+        },
+        stopped => stopped,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `haypile backup`: has a server make a backup that goes to its archive, and waits for it.
 
 use crate::progress::{ProgressLine, time_left};
-use crate::remote::Remote;
+use crate::remote::{Remote, error_in};
 use haypile_config::cli::Server;
 use haypile_resp::Reply;
 use std::time::Duration;
@@ -22,8 +22,10 @@ pub fn run(place: &Server) -> Result<(), String> {
     let mut remote = remote.map_err(|error| format!("The server {named} cannot be reached: {error}."))?;
     remote.log_in_as(place).map_err(|why| format!("The server {named} refuses: {why}"))?;
     let mut ask = |words: &[&[u8]]| match remote.call(words) {
-        Ok(Reply::Error(why)) => Err(format!("The server {named} refuses: {why}")),
-        Ok(reply) => Ok(reply),
+        Ok(reply) => match error_in(&reply) {
+            Some(why) => Err(format!("The server {named} refuses: {why}")),
+            None => Ok(reply),
+        },
         Err(error) => Err(format!("The connection to {named} has ended: {error}.")),
     };
     let before = Facts::of(&ask(&[b"INFO", b"archive"])?).ok_or("The server has no archives.")?;

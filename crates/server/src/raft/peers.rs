@@ -2,11 +2,10 @@
 
 use crate::raft::posts::Posts;
 use crate::raft::{Place, Raft, lock};
-use crate::remote::Remote;
+use crate::remote::{Remote, error_in};
 use crate::socket::Socket;
 use crate::tls::not_configured;
 use haypile_raft::{Loader, Outgoing};
-use haypile_resp::Reply;
 use std::collections::VecDeque;
 use std::io::{self, Error, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -181,7 +180,7 @@ fn connect(raft: &Raft, peer: &Peer) -> io::Result<Socket> {
     let own = raft.own_address();
     let words = [MEMBER, &group, &from, &to, &own, reads].map(str::as_bytes);
     let words = [&[&b"REPLCONF"[..]], &words[..]].concat();
-    if let Reply::Error(why) = remote.call(&words)? {
+    if let Some(why) = error_in(&remote.call(&words)?) {
         return Err(Error::other(format!("it answers: {why}")));
     }
     Ok(remote.into_parts().0)

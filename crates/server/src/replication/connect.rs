@@ -1,6 +1,6 @@
 //! The first words of a connection to a master, which are commands: see who is there, and whether it can be followed.
 
-use crate::remote::Remote;
+use crate::remote::{Remote, error_in};
 use crate::replication::state::{Registered, Replication};
 use crate::tls::not_configured;
 use haypile_engine::Master;
@@ -48,8 +48,10 @@ pub fn connect<'r>(
             let words: Option<Vec<&[u8]>> = words.iter().map(bulk).collect();
             words.and_then(|words| Hello::parse(&words))
         }
-        Reply::Error(why) => return Err(Error::other(format!("it answers: {}", why))),
-        _ => None,
+        reply => match error_in(&reply) {
+            Some(why) => return Err(Error::other(format!("it answers: {why}"))),
+            None => None,
+        },
     };
     let hello =
         hello.ok_or_else(|| Error::new(ErrorKind::InvalidData, "it answers as no server that can be followed"))?;
@@ -123,5 +125,5 @@ fn bulk(reply: &Reply) -> Option<&[u8]> {
 
 /// Returns whether an error says that the other end is a Redis: that it does not know the option of this server's own.
 fn is_of_redis(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(why) if why.contains("Unrecognized REPLCONF") || why.contains("syntax error"))
+    error_in(reply).is_some_and(|why| why.contains("Unrecognized REPLCONF") || why.contains("syntax error"))
 }
