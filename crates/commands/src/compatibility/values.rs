@@ -80,7 +80,8 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         commands: &["zrangebylex", "zrevrangebylex", "zlexcount", "zremrangebylex"],
         what: "Where members have several scores, both bounds are taken to have the lowest member's score (in a small set, as in \
-               Redis, the walk ends at the first member beyond a bound). `ZRANGE` and `ZRANGESTORE` with `BYLEX` do the same.",
+               Redis, the walk ends at the first member beyond a bound). `ZRANGE` and `ZRANGESTORE` with `BYLEX` do the same. A Redis that \
+               follows is told which members went; where a Redis is followed, its command is cut here as any other.",
         why: "Redis's documentation leaves it open, and what redis-server answers depends on how the set came to be.",
         test: "members_of_several_scores_are_cut_at_the_lowest_score",
     },

@@ -6,6 +6,7 @@
 use crate::args::Args;
 use crate::elements;
 use crate::error::{Error, Result};
+use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, KeySpec, Keys, Mode, Use};
 use crate::zset::{lex_range, on_removed, score_range};
 use haypile_resp::{Elements, Nesting, Reply, Scored, Shape, write};
@@ -374,6 +375,9 @@ pub(crate) const ZRANGESTORE: Command = Command {
     ..OF_RANGE
 };
 
+/// Members that one statement names at most.
+const STATED_AT_ONCE: usize = 10_000;
+
 /// Elements that ZRANGESTORE takes over at once.
 const STEP: u64 = 1024;
 
@@ -382,10 +386,11 @@ fn zrangestore(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (to, from) = (args.key(txn, 1), args.key(txn, 2));
     let zset = Zset::read(txn, &from)?;
     let before = key::lookup_overwrite(txn, &to)?;
-    let mut maker = Maker::new();
+    let (mut maker, mut cuts_its_own_way) = (Maker::new(), false);
     if let Some(zset) = &zset
         && let Some(stretch) = asked.stretch(zset.cardinality()?)
     {
+        cuts_its_own_way = cuts_as_no_redis(txn, zset, stretch.range)?;
         let count = zset.count(txn, stretch.range)?.saturating_sub(stretch.skip).min(stretch.take);
         if count > ROWS_INLINE_MAX as u64 {
             txn.long()?;
@@ -406,7 +411,28 @@ fn zrangestore(txn: &mut Txn, args: Args) -> Result<Reply> {
             done += STEP;
         }
     }
-    store(txn, &to, before, maker, "zrangestore")
+    let reply = store(txn, &to, before, maker, "zrangestore")?;
+    if cuts_its_own_way {
+        statement::state_value(txn, &to)?;
+    }
+    Ok(reply)
+}
+
+/// Returns whether a Redis that follows might cut a range elsewhere: one by members of several scores.
+fn cuts_as_no_redis(txn: &mut Txn, zset: &Zset, range: Range) -> Result<bool> {
+    if !txn.states() || !matches!(range, Range::Lex { .. }) {
+        return Ok(false);
+    }
+    let (last, mut ends) = (zset.cardinality()?.saturating_sub(1), [0.0; 2]);
+    for (at, end) in [0, last].into_iter().zip(&mut ends) {
+        let range = Range::Index { from: at, until: at + 1 };
+        let stretch = Stretch { range, direction: Direction::Forward, skip: 0, take: 1 };
+        zset.visit(txn, stretch, |_, score| {
+            *end = score;
+            ControlFlow::Break(())
+        })?;
+    }
+    Ok(ends[0] != ends[1])
 }
 
 /// Gives a result to a key, and says how many elements it has.
@@ -488,9 +514,18 @@ fn remove(txn: &mut Txn, args: Args, bounds: Bounds, event: &'static str) -> Res
     let length = zset.cardinality()?;
     let asked = Asked { bounds, direction: Direction::Forward, offset: 0, limit: None, with_scores: false };
     let Some(stretch) = asked.stretch(length) else { return Ok(Reply::Integer(0)) };
-    let removed = zset.remove_range(txn, &key, stretch, |_, _| {})?;
+    let (names_them, mut gone) = (cuts_as_no_redis(txn, &zset, stretch.range)?, Vec::new());
+    let removed = zset.remove_range(txn, &key, stretch, |member, _| {
+        if names_them {
+            gone.push(member.to_vec());
+        }
+    })?;
     if removed > 0 {
         on_removed(txn, &key, event, removed == length);
+    }
+    for some in gone.chunks(STATED_AT_ONCE) {
+        let words: Vec<&[u8]> = [&b"ZREM"[..], key.name].into_iter().chain(some.iter().map(Vec::as_slice)).collect();
+        statement::state(txn, &words);
     }
     Ok(Reply::Integer(removed as i64))
 }
