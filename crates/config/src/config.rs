@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::archive::{Archive, options_of};
 use crate::compaction::{CompactInterval, CompactWindow};
 use crate::error::Origin;
+use crate::selection::Selection;
 use crate::special::{Bind, Limit, addresses_of, limits_of, master_of};
 use crate::tls::{AuthClients, KeyFiles, SessionCache, Tls};
 use crate::value::Value;
@@ -49,6 +50,8 @@ pub struct Replication {
     pub backlog_ttl_s: u64,
     /// Commands of a Redis that are refused are left out.
     pub skips_refused: bool,
+    /// The keys of a Redis that are taken.
+    pub selection: Selection,
     /// The words that records have for programs that follow the changes.
     pub change_stream: ChangeStream,
     /// For Sentinel.
@@ -78,6 +81,7 @@ impl Replication {
             backlog_ttl_s: fields.int("repl-backlog-ttl"),
             change_stream: fields.choice("change-stream", CHANGE_STREAMS),
             skips_refused: fields.choice("replica-refused-commands", REFUSED_COMMANDS),
+            selection: Selection::read(&fields.printed("replicaof-databases"), &fields.printed("replicaof-slots")),
             priority: fields.int("replica-priority"),
             announced: fields.bool("replica-announced"),
             serves_stale_data: fields.bool("replica-serve-stale-data"),

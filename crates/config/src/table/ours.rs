@@ -4,6 +4,7 @@ use super::Row;
 use super::kinds::*;
 use crate::compaction::{check_interval, check_window};
 use crate::kind::{Kind, Zero};
+use crate::selection::{check_databases, check_slots};
 
 /// The names and numbers of `crate::config::OnLateReplicas`.
 const ON_LATE_REPLICAS: &[(&str, u32)] = &[("refuse", 0), ("go-on", 1)];
@@ -44,6 +45,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("replica-log-size", BYTES, "0", "Bytes of the log that are kept for a replica that is behind, at most; 0 means as many as `replica-log-disk-share` says and as leave the disk twice `disk-free-min`. A replica that needs more gets a copy when it comes back.").ours(),
     Row::used("replica-log-disk-share", unit(0, 100, "percent"), "25", "The share of the disk that the log which is kept for one such replica may take; 0 sets no bound by share.").ours(),
     Row::used("replica-refused-commands", Kind::Choice(REFUSED_COMMANDS), "stop", "What becomes of a command of a master that is a Redis, or of its block, where it is refused here: with `stop` nothing behind it runs until it is taken, with `skip` it is left out, and said in the log.").ours(),
+    Row::used("replicaof-databases", Kind::Text(check_databases), "\"\"", "The databases of a master that is a Redis whose keys are taken, like `0` or `0,3-5`; empty takes all. Holds from the next connection to the master on; all its data come anew then. A master that is a Haypile is followed as a whole: it is refused then.").ours(),
+    Row::used("replicaof-slots", Kind::Text(check_slots), "\"\"", "The slots, as those of Redis Cluster, whose keys are taken of a master that is a Redis, like `0-5460`; empty takes all. As `replicaof-databases`.").ours(),
     Row::used("raft-node-id", unit(0, i64::MAX, "a number"), "0", "This server's number among the members of its Raft group; 0 means that it is in none.").immutable().ours(),
     Row::used("raft-peers", TEXT, "\"\"", "The members with which the group begins, this server included: `1@host:port,2@host:port,…`, the same on each of them.").immutable().ours(),
     Row::used("raft-election-timeout", unit(50, 600_000, "milliseconds"), "1000", "How long members wait for a word of the leader before they elect another one, at least; at most twice as long.").immutable().ours(),
