@@ -40,6 +40,10 @@ fn check_sealed(piece: usize, data: &[u8]) {
     let sealed = Sealer::whole(&key, "files/x", data);
     assert_eq!(open(&sealed).as_deref(), Ok(data));
     assert!(open(&sealed[..sealed.len() - 1]).is_err(), "it is cut off");
+    let mut damaged = sealed;
+    let at = (piece * 31 + data.len()) % damaged.len();
+    damaged[at] ^= 1;
+    assert!(open(&damaged).is_err(), "byte {at} is another one");
 }
 
 fn check_manifest(manifest: &Manifest) {
@@ -146,6 +150,27 @@ mod tests {
             check_bytes(format!("\x20{text}").as_bytes());
         }
         assert!(backups > 3_000 && ways > 1_000, "{backups} backups, {ways} ways");
+    }
+
+    #[test]
+    fn the_inputs_that_the_target_begins_with_are_what_lies_in_archives() {
+        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/archive/seeds/archive/");
+        let bytes = |name: &str| std::fs::read(format!("{seeds}{name}")).expect("it is there");
+        let text = |name: &str| String::from_utf8(bytes(name)).expect("it is a text")[1..].to_owned();
+        for name in ["manifest", "manifest-loaded", "manifest-empty"] {
+            assert!(Manifest::parse(&text(name)).is_ok(), "{name}");
+        }
+        let newest = |name: &str| plan(&catalog_of(&text(name)), None, Target::Newest);
+        for (name, last) in [("backups", 70), ("archive", 90), ("loaded", 200)] {
+            assert_eq!(newest(name).expect("it is whole").through, Index(last), "{name}");
+        }
+        let hole = catalog_of(&text("hole"));
+        assert!(!holes(&hole, &hole.backups[0].chain()).is_empty());
+        assert!(text("chunks").lines().chain([&text("chunk")[..]]).all(|name| ChunkName::parse(name).is_some()));
+        assert!(Key::parse(&text("key")).is_ok());
+        assert!(["sealed", "sealed-empty"].iter().all(|name| bytes(name)[1..].starts_with(b"haypsea1")));
+        let all = std::fs::read_dir(seeds).expect("it is a folder").map(|entry| entry.expect("it is there").path());
+        all.for_each(|path| check_bytes(&std::fs::read(path).expect("it is a file")));
     }
 
     #[test]
