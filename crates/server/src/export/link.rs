@@ -1,5 +1,6 @@
 //! The connection of an export to a server, with errors for people.
 
+use super::replies::text_of;
 use crate::remote::Remote;
 use haypile_resp::Reply;
 use std::io;
@@ -55,22 +56,5 @@ impl Link {
 
     pub fn strange(&self, command: &str) -> String {
         format!("The server {} answers {command} as Redis does not.", self.place)
-    }
-}
-
-/// Returns a number that is not negative.
-pub fn number_of(reply: &Reply) -> Option<u64> {
-    match reply {
-        Reply::Integer(number) => u64::try_from(*number).ok(),
-        Reply::Bulk(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
-        _ => None,
-    }
-}
-
-pub fn text_of(error: &Reply) -> String {
-    match error {
-        Reply::Error(text) => text.clone().into_owned(),
-        Reply::ErrorBytes(text) => String::from_utf8_lossy(text).into_owned(),
-        other => format!("{other:?}"),
     }
 }

@@ -7,12 +7,16 @@
 
 mod by_type;
 mod directory;
+mod elements;
 mod link;
 mod payload;
 mod progress;
+mod replies;
 mod server;
 mod summary;
 mod target;
+#[cfg(test)]
+mod testing;
 
 use crate::datadir;
 use crate::{allocator, process};

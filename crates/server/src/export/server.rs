@@ -10,7 +10,8 @@
 //! A server that knows no DUMP, as Pika, is asked for each value by the commands of its type (`by_type`).
 
 use super::by_type;
-use super::link::{Link, number_of, text_of};
+use super::link::Link;
+use super::replies::{is_unknown, number_of, text_of, time_ms};
 use super::{Exporting, unwritten};
 use crate::remote::{Remote, is_beside};
 use haypile_commands::function;
@@ -105,7 +106,7 @@ impl Server {
             // Any member of a group has the data; only its leader gives them unasked.
             link.ask(&[b"READONLY"])?;
         }
-        let reads_by_type = by_type::is_unknown(&link.try_asking(&[b"DUMP", b""])?);
+        let reads_by_type = is_unknown(&link.try_asking(&[b"DUMP", b""])?);
         let mut databases: Vec<Database> = info.lines().filter_map(Database::parse).collect();
         if reads_by_type && databases.is_empty() {
             let all = 0..by_type::count_databases(&mut link)?;
@@ -137,7 +138,7 @@ impl Server {
                 codes.iter().try_for_each(|code| to.function(code))
             }
             // Before Redis 7.0 there are none.
-            reply if reply.is_error() && by_type::is_unknown(reply) => Ok(()),
+            reply if reply.is_error() && is_unknown(reply) => Ok(()),
             reply if reply.is_error() => Err(self.link.refused(reply)),
             _ => Err(self.link.strange("FUNCTION DUMP")),
         }
@@ -318,9 +319,7 @@ impl Deadline {
         let deadline = number_of(last);
         let Deadline::Left = self else { return Some((deadline, before)) };
         let (time, before) = before.split_last()?;
-        let Reply::Array(time) = time else { return None };
-        let [seconds, us] = &time[..] else { return None };
-        let now_ms = number_of(seconds)?.checked_mul(1000)? + number_of(us)? / 1000;
+        let now_ms = time_ms(time)?;
         Some((deadline.map(|left| now_ms.saturating_add(left)), before))
     }
 }
