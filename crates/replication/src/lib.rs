@@ -8,6 +8,7 @@
 //!
 //! Nothing here waits, reads a clock or touches a file: `server` owns the sockets and threads, `store` the records.
 
+pub mod asked;
 pub mod frame;
 pub mod manifest;
 pub mod psync;

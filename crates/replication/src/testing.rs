@@ -1,5 +1,6 @@
 //! The checks of bytes from a peer that may lie, for fuzz targets and seeded tests.
 
+use crate::asked::{Asked, acknowledged};
 use crate::frame::{self, Decoded, Frame, HEAD_BYTES};
 use crate::manifest::{Manifest, is_path};
 use crate::psync::{Answer, End, Known, MARK_BYTES};
@@ -102,6 +103,45 @@ fn read_data(end: End, sent: &[u8], piece: usize) -> Option<Vec<u8>> {
     }
 }
 
+/// Reads `data` as what a Redis says that follows: the words of its request, one a line, and of what it says later.
+///
+/// # Panics
+/// A request that goes on to another master is not the same there, or a number is acknowledged that was not said.
+pub fn check_asked(data: &[u8]) {
+    let words: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
+    check_acknowledged(&words);
+    check_acknowledged(&[&[&b"REPLCONF"[..], b"ACK"], &words[..]].concat());
+    check_request(&words);
+    check_request(&[&[&b"sync"[..]], &words[..]].concat());
+    check_request(&[&[&b"psync"[..]], &words[..]].concat());
+    check_request(&[&[&b"psync"[..], b"?", b"-1"], &words[..]].concat());
+}
+
+fn check_acknowledged(words: &[&[u8]]) {
+    let Ok(Some(has)) = acknowledged(words) else { return };
+    let digits = words[2].strip_prefix(b"+").unwrap_or(words[2]);
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count().min(digits.len() - 1);
+    assert_eq!(&digits[zeros..], has.to_string().as_bytes(), "the number that was said");
+}
+
+fn check_request(words: &[&[u8]]) {
+    const HOST: &str = "10.0.0.9";
+    let Some(asked) = Asked::parse(&words.iter().map(|word| word.to_vec()).collect::<Vec<_>>()) else { return };
+    // As REPLCONF and PSYNC hand their words over.
+    let (mut again, mut said) = (Vec::new(), Vec::new());
+    for command in asked.commands(HOST) {
+        match &command[..] {
+            [name, option, value] if name == "REPLCONF" => said.push(format!("{option}={value}").into_bytes()),
+            request => again.extend(request.iter().map(|word| word.clone().into_bytes())),
+        }
+    }
+    again[0].make_ascii_lowercase();
+    again.extend(said);
+    let address = asked.address.clone().or(Some(HOST.to_owned()));
+    let place = if asked.is_old { None } else { asked.place.clone() };
+    assert_eq!(Asked::parse(&again), Some(Asked { address, place, ..asked }), "the other master hears the same");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +173,41 @@ mod tests {
             check_bytes(&data);
         }
         assert!(frames > 150, "{frames} of them were frames");
+    }
+
+    #[test]
+    fn a_redis_that_follows_and_lies_does_no_harm() {
+        const WORDS: [&[u8]; 12] = [
+            b"psync",
+            b"sync",
+            b"0123456789abcdef0123456789abcdef01234567",
+            b"1001",
+            b"-1",
+            b"9223372036854775807",
+            b"listening-port=6380",
+            b"ip-address=10.0.0.7",
+            b"capa=eof",
+            b"capa=psync2",
+            b"rdb-only=1",
+            b"rdb-filter-only=functions",
+        ];
+        let (mut requests, mut numbers_said) = (0, 0);
+        for seed in 0..20_000 {
+            let mut numbers = numbers(seed);
+            let [count, at, byte] = std::array::from_fn(|_| usize::from(numbers.next().unwrap_or(0)));
+            let words: Vec<&[u8]> = numbers.take(count % 8).map(|n| WORDS[usize::from(n) % WORDS.len()]).collect();
+            let mut data = words.join(&b'\n');
+            if byte < 128 && !data.is_empty() {
+                let at = at % data.len();
+                data[at] = byte as u8;
+            }
+            let words: Vec<Vec<u8>> = data.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            requests += usize::from(Asked::parse(&[vec![b"psync".to_vec()], words.clone()].concat()).is_some());
+            let said = acknowledged(&[b"REPLCONF", b"ACK", &words[0]]);
+            numbers_said += usize::from(matches!(said, Ok(Some(_))));
+            check_asked(&data);
+        }
+        assert!(requests > 1000 && numbers_said > 1000, "{requests} requests, {numbers_said} numbers");
     }
 
     #[test]

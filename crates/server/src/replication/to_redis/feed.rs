@@ -3,7 +3,6 @@
 use super::commands::Point;
 use super::commands::is_unsaid;
 use super::payload::{SIGN, SIGN_INTERVAL, Sending};
-use super::request::Asked;
 use super::stream::{Resume, Seat, pass_next, sendable};
 use crate::replication::copies::Copy;
 use crate::replication::feed::Feed;
@@ -14,6 +13,7 @@ use crate::socket::Socket;
 use haypile_commands::host::ClientType;
 use haypile_engine::{Downstream, DownstreamState, Leader, Marks, StoreRef};
 use haypile_log::{Hold, Index};
+use haypile_replication::asked::{Asked, acknowledged};
 use haypile_resp::{Limits, Parser};
 use std::collections::VecDeque;
 use std::io::{self, Error, ErrorKind};
@@ -448,12 +448,8 @@ impl Listener<'_> {
     }
 
     fn hear(&self, words: &[&[u8]]) -> io::Result<()> {
-        let [name, option, value, ..] = words else { return Ok(()) };
-        if !name.eq_ignore_ascii_case(b"replconf") || !option.eq_ignore_ascii_case(b"ack") {
-            return Ok(());
-        }
-        let has = std::str::from_utf8(value).ok().and_then(|value| value.parse::<u64>().ok());
-        let has = has.ok_or(Error::new(ErrorKind::InvalidData, "it acknowledges what is no number"))?;
+        let no_number = |_| Error::new(ErrorKind::InvalidData, "it acknowledges what is no number");
+        let Some(has) = acknowledged(words).map_err(no_number)? else { return Ok(()) };
         let through = {
             let mut places = self.places();
             let passed = places.partition_point(|(offset, _)| *offset <= has);

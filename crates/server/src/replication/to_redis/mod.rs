@@ -12,5 +12,4 @@ pub mod feed;
 pub mod file;
 mod payload;
 mod relay;
-pub mod request;
 pub mod stream;

@@ -1,13 +1,13 @@
 //! The data on their way to a Redis: at once, with a mark at the end, or with their length before them, for which they
 //! are written to a file first.
 
-use super::request::Asked;
 use crate::export::Payload;
 use crate::process::give_way;
 use crate::replication::copies::Copy;
 use crate::replication::state::Replication;
 use crate::socket::Socket;
 use haypile_log::DirectoryId;
+use haypile_replication::asked::Asked;
 use std::fs::File;
 use std::io::{self, BufWriter, Error, Read, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};

@@ -5,7 +5,6 @@
 //! asks its master in the place of the Redis, and hands the bytes on in both directions.
 
 use super::feed::RedisFeed;
-use super::request::Asked;
 use crate::replication::connect::reach;
 use crate::socket::Socket;
 use haypile_engine::{Leader, Master};
@@ -31,16 +30,12 @@ impl RedisFeed {
         // The connection ends where this server gets another master, or leads.
         let _registered = replication.register(wanted, remote.handle())?;
         tracing::info!("{}, a Redis, follows {}:{} by way of this server", self.feed.host, master.host, master.port);
-        for words in words(&self.asked, &self.feed.host) {
-            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-            remote.call(&words)?;
+        let commands = self.asked.commands(&self.feed.host);
+        let (asks, says) = commands.split_last().expect("the request is the last command");
+        for command in says {
+            remote.call(&words_of(command))?;
         }
-        let asked = match &self.asked.place {
-            _ if self.asked.is_old => vec!["SYNC".to_owned()],
-            Some((id, had)) => vec!["PSYNC".to_owned(), id.clone(), (had + 1).to_string()],
-            None => ["PSYNC", "?", "-1"].map(str::to_owned).into(),
-        };
-        remote.send(&asked.iter().map(String::as_bytes).collect::<Vec<_>>())?;
+        remote.send(&words_of(asks))?;
         remote.flush()?;
         let (upstream, read) = remote.into_parts();
         let downstream = &self.feed.socket;
@@ -65,18 +60,9 @@ impl RedisFeed {
     }
 }
 
-/// The words with which a replica says what it is.
-fn words(asked: &Asked, host: &str) -> Vec<Vec<String>> {
-    let mut said = vec![vec!["listening-port".to_owned(), asked.port.to_string()]];
-    said.push(vec!["ip-address".into(), asked.address.clone().unwrap_or_else(|| host.to_owned())]);
-    let flags = [
-        (asked.knows_end, ["capa", "eof"]),
-        (asked.knows_ids, ["capa", "psync2"]),
-        (asked.only_data, ["rdb-only", "1"]),
-        (asked.only_functions, ["rdb-filter-only", "functions"]),
-    ];
-    said.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, words)| words.map(str::to_owned).into()));
-    said.into_iter().map(|words| std::iter::once("REPLCONF".to_owned()).chain(words).collect()).collect()
+/// Returns the words of a command as they are sent.
+fn words_of(command: &[String]) -> Vec<&[u8]> {
+    command.iter().map(String::as_bytes).collect()
 }
 
 fn hand_on(from: &Socket, to: &Socket) -> io::Result<()> {

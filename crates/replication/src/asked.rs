@@ -1,6 +1,7 @@
-//! The request of a Redis that wants to follow: PSYNC or SYNC, and what it has said of itself by REPLCONF before.
+//! The words of a Redis that follows: its request, PSYNC or SYNC, with what it has said of itself by REPLCONF before,
+//! and how far it has come.
 
-/// See the file's head.
+/// The request of a Redis that wants to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// The stream's id, and the bytes of it that the replica has; None if it wants all data.
@@ -54,6 +55,44 @@ impl Asked {
         }
         Some(asked)
     }
+    /// Returns the commands in which a server asks its own master in the place of this replica, which connects from
+    /// `host`: what the replica is first, and the request last.
+    pub fn commands(&self, host: &str) -> Vec<Vec<String>> {
+        let replconf = |words: [&str; 2]| ["REPLCONF", words[0], words[1]].map(str::to_owned).to_vec();
+        let (port, address) = (self.port.to_string(), self.address.as_deref().unwrap_or(host));
+        let mut commands = vec![replconf(["listening-port", &port]), replconf(["ip-address", address])];
+        let flags = [
+            (self.knows_end, ["capa", "eof"]),
+            (self.knows_ids, ["capa", "psync2"]),
+            (self.only_data, ["rdb-only", "1"]),
+            (self.only_functions, ["rdb-filter-only", "functions"]),
+        ];
+        commands.extend(flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, words)| replconf(words)));
+        commands.push(match &self.place {
+            _ if self.is_old => vec!["SYNC".to_owned()],
+            Some((id, had)) => vec!["PSYNC".to_owned(), id.clone(), (had + 1).to_string()],
+            None => ["PSYNC", "?", "-1"].map(str::to_owned).into(),
+        });
+        commands
+    }
+}
+
+/// A number of bytes was to come, and something else has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoNumber;
+
+/// Returns how many bytes of the stream the replica has, where these words of its acknowledge some.
+///
+/// # Errors
+/// The words acknowledge what is no number.
+pub fn acknowledged(words: &[&[u8]]) -> Result<Option<u64>, NoNumber> {
+    match words {
+        [name, option, has, ..] if name.eq_ignore_ascii_case(b"replconf") && option.eq_ignore_ascii_case(b"ack") => {
+            let has = std::str::from_utf8(has).ok().and_then(|has| has.parse().ok());
+            has.map(Some).ok_or(NoNumber)
+        }
+        _ => Ok(None),
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +123,27 @@ mod tests {
         assert_eq!(parse(&["sync", "rdb-only=1", "rdb-filter-only=FUNCTIONS"]), Some(old));
         for wrong in [&["psync", "abc"][..], &["psync", "abc", "x"], &["haypile-follow", "1"], &[]] {
             assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_goes_on_to_the_master_as_it_came() {
+        let said = |words: &[&str]| parse(words).expect("it is a request").commands("10.0.0.9");
+        let joined = |words: &[&str]| said(words).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
+        let new = ["REPLCONF listening-port 0", "REPLCONF ip-address 10.0.0.9", "PSYNC ? -1"];
+        assert_eq!(joined(&["psync", "?", "-1"]), new);
+        let old = ["REPLCONF listening-port 6380", "REPLCONF ip-address here", "REPLCONF rdb-only 1", "SYNC"];
+        assert_eq!(joined(&["sync", "listening-port=6380", "ip-address=here", "rdb-only=1"]), old);
+        let known = said(&["psync", "abc", "1001", "capa=eof", "capa=psync2", "rdb-filter-only=functions"]);
+        assert_eq!((known.len(), &known[5][..]), (6, &["PSYNC", "abc", "1001"].map(str::to_owned)[..]));
+    }
+
+    #[test]
+    fn an_acknowledgement_has_a_number() {
+        assert_eq!(acknowledged(&[b"REPLCONF", b"ACK", b"77", b"FACK", b"70"]), Ok(Some(77)));
+        assert_eq!(acknowledged(&[b"replconf", b"ack", b"x"]), Err(NoNumber));
+        for other in [&[&b"REPLCONF"[..], b"ACK"][..], &[b"REPLCONF", b"GETACK", b"*"], &[b"PING"], &[]] {
+            assert_eq!(acknowledged(other), Ok(None));
         }
     }
 }
