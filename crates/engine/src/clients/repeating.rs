@@ -2,13 +2,30 @@
 //! lies, and which one was refused.
 
 use crate::sync::{Mutex, lock};
-use haypile_store::{Origin, Repeated, Stop};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use haypile_commands::{Args, Body, Entry};
+use haypile_config::Selection;
+use haypile_resp::number;
+use haypile_store::{Origin, Repeated, Stop, slot_of};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// What becomes of a command of a master of whose keys only some are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selected {
+    Runs,
+    /// None of its keys is taken.
+    LeftOut,
+    /// The command would bring together what is taken and what is not.
+    Refused(String),
+}
 
 /// See the file's head. Shared by the session and the threads that run its commands.
 #[derive(Debug)]
 pub(crate) struct Repeating {
     pub repeated: Repeated,
+    /// The keys that are taken; `None` = all.
+    selection: Option<Selection>,
+    /// The database that the commands have selected, those of a block included.
+    selected: AtomicU32,
     /// The offset in the stream at which the session's input begins.
     begins_at: u64,
     /// The offset behind the last command that has ended, or behind the last block.
@@ -22,8 +39,10 @@ pub(crate) struct Repeating {
 }
 
 impl Repeating {
-    pub fn new(origin: &Origin) -> Repeating {
+    pub fn new(origin: &Origin, selection: &Selection) -> Repeating {
         Repeating {
+            selection: (!selection.is_all()).then(|| selection.clone()),
+            selected: AtomicU32::new(origin.database),
             repeated: Repeated::new(origin.stream, origin.offset),
             begins_at: origin.offset,
             done: AtomicU64::new(origin.offset),
@@ -60,6 +79,14 @@ impl Repeating {
         assert!(before <= self.begins_at + through, "what has ended never begins again");
     }
 
+    /// Returns whether a command is to run. Commands are given in their order.
+    pub fn select(&self, entry: &Entry, args: Args<'_>) -> Selected {
+        match &self.selection {
+            None => Selected::Runs,
+            Some(selection) => select(selection, &self.selected, entry, args),
+        }
+    }
+
     /// Returns the offset in the stream through which all has ended.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Acquire)
@@ -82,6 +109,60 @@ impl Repeating {
     /// Returns the error that was noted.
     pub fn take_refusal(&self) -> Option<String> {
         lock(&self.refusal).take()
+    }
+}
+
+#[cold]
+fn select(selection: &Selection, selected: &AtomicU32, entry: &Entry, args: Args<'_>) -> Selected {
+    let name = &*entry.full_name;
+    let number = |at: usize| (at < args.len()).then(|| number::parse_i64(args.get(at))).flatten();
+    let database = |at: usize| number(at).and_then(|number| u32::try_from(number).ok());
+    let in_database = selected.load(Ordering::Relaxed);
+    // What a wrong number means is for the command to say.
+    let other = match name {
+        "select" => {
+            if let Some(database) = database(1) {
+                selected.store(database, Ordering::Relaxed);
+            }
+            return Selected::Runs;
+        }
+        "swapdb" => {
+            let (Some(one), Some(other)) = (database(1), database(2)) else { return Selected::Runs };
+            return across(selection, name, one, other);
+        }
+        "move" => database(2),
+        "copy" => (3..args.len()).find(|at| args.get(*at).eq_ignore_ascii_case(b"db")).and_then(|at| database(at + 1)),
+        _ => None,
+    };
+    let mut keys = entry.command.keys(args).map(|(at, _)| selection.has_slot(slot_of(args.get(at)).0)).peekable();
+    let Some(&first) = keys.peek() else {
+        let is_of_database = name == "flushdb" || matches!(entry.command.body, Body::Script(_));
+        return if is_of_database && !selection.has_database(in_database) { Selected::LeftOut } else { Selected::Runs };
+    };
+    if let Some(other) = other.filter(|other| *other != in_database) {
+        let across = across(selection, name, in_database, other);
+        if across != Selected::Runs {
+            return across;
+        }
+    }
+    if !selection.has_database(in_database) {
+        return Selected::LeftOut;
+    }
+    match (first, keys.all(|taken| taken == first)) {
+        (true, true) => Selected::Runs,
+        (false, true) => Selected::LeftOut,
+        _ => Selected::Refused(format!("{name} has keys of slots that `replicaof-slots` takes, and of others")),
+    }
+}
+
+/// Returns what becomes of a command that moves keys from one database to another.
+fn across(selection: &Selection, name: &str, one: u32, other: u32) -> Selected {
+    match (selection.has_database(one), selection.has_database(other)) {
+        (true, true) => Selected::Runs,
+        (false, false) => Selected::LeftOut,
+        _ => Selected::Refused(format!(
+            "{name} is about databases {one} and {other}, of which `replicaof-databases` takes only one"
+        )),
     }
 }
 

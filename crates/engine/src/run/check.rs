@@ -2,6 +2,7 @@
 
 use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
 use crate::clients::inbox::Notice;
+use crate::clients::repeating::Selected;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
@@ -126,6 +127,13 @@ impl WorkerState {
         out: &mut Vec<u8>,
     ) -> Checked {
         begin_repeated(session, call, self.position);
+        match selected(session, call) {
+            Selected::Runs => {}
+            Selected::LeftOut => return Checked::Answered(Next::Read),
+            Selected::Refused(why) => {
+                return Checked::Answered(self.refuse(engine, session, Reply::error(format!("ERR {why}")), out));
+            }
+        }
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
         // Strangers take nothing from the default user, as whom they begin.
@@ -289,6 +297,14 @@ fn begin_repeated(session: &Session, call: &Planned<'_>, position: Position) {
     let is_question = call.args.len() > 1 && call.args.get(1).eq_ignore_ascii_case(b"getack");
     if is_question && call.entry.as_ref().is_ok_and(|entry| entry.command.syscmd) {
         repeating.ask();
+    }
+}
+
+/// Returns what becomes of a command of a master of whose keys only some are taken.
+fn selected(session: &Session, call: &Planned<'_>) -> Selected {
+    match (&session.state.repeating, &call.entry) {
+        (Some(repeating), Ok(entry)) => repeating.select(entry, call.args.into()),
+        _ => Selected::Runs,
     }
 }
 

@@ -5,6 +5,7 @@
 //! at once, or is refused, none has had an effect, and they run one by one.
 
 use crate::clients::checks::REPEATS;
+use crate::clients::repeating::Selected;
 use crate::clients::session::Session;
 use crate::clients::statistics::Sizes;
 use crate::keys::admission::KeysHeld;
@@ -47,8 +48,11 @@ impl WorkerState {
         if !is_plain || engine.waiters.any() || store.pressure_to_repeat(true) != WritePressure::Go {
             return None;
         }
-        let plain = |call: &Option<Planned<'_>>| call.as_ref().is_some_and(|call| plain(call).is_some());
-        let count = located.calls.iter().take_while(|call| plain(call)).count();
+        let runs = |call: &Planned<'_>| match plain(call) {
+            Some((entry, _)) => repeating.select(entry, call.args.into()) == Selected::Runs,
+            None => false,
+        };
+        let count = located.calls.iter().take_while(|call| call.as_ref().is_some_and(runs)).count();
         if count < 2 || !self.enter(engine) || self.store_version != engine.store_version() {
             return None;
         }

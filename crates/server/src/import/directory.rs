@@ -9,12 +9,15 @@
 //! because no store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
 
 use super::progress::Progress;
-use super::tally::Tally;
+use super::tally::{DEADLINE_OF_MEMBER, Tally};
 use super::{Ended, Target};
 use haypile_commands::function;
 use haypile_commands::transfer::{Receiver, Refused};
+use haypile_config::Selection;
 use haypile_rdb::{Event, Kind, Part, Sink, Why};
-use haypile_store::{Call, Key, Load, LoadError, Mode, Slot, Space, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers};
+use haypile_store::{
+    Call, Key, Load, LoadError, Mode, Slot, Space, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers, slot_of,
+};
 use haypile_types::key::Header;
 use haypile_types::{key, string};
 use std::ops::Range;
@@ -29,6 +32,10 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Bytes of the log that are handed to the operating system at once.
 const LOG_WRITE_BYTES: usize = 1 << 20;
 
+/// Bytes of scripts that are kept, with what each takes beside its text: a Redis keeps them in its memory, too.
+const SCRIPTS_BYTES_MAX: usize = 64 << 20;
+const SCRIPT_BYTES: usize = 256;
+
 /// Elements of one value between two looks at the clock.
 const TELL_ELEMENTS: u64 = 4096;
 
@@ -40,6 +47,10 @@ pub struct Directory<'s> {
     keep: bool,
     /// Whether keys come in whose deadlines have passed.
     keeps_expired: bool,
+    /// The keys that come in.
+    selection: Selection,
+    /// Whether keys of the database come in.
+    is_selected: bool,
     database: u32,
     /// The database in which the stream of commands goes on behind the file, as the file says.
     stream_database: u32,
@@ -51,9 +62,33 @@ pub struct Directory<'s> {
     /// Bytes of values since the log was written.
     unwritten: usize,
     tally: Tally,
+    /// The name of the last key that is no string, if it was taken.
+    named: Option<Vec<u8>>,
+    scripts: Scripts,
     /// Keys that the load has taken, by database and type.
     loaded: Vec<(u32, Kind, u64)>,
     progress: Progress,
+}
+
+/// The scripts that a file of Redis 4.0 to 6.2 has for a replica.
+#[derive(Default)]
+pub struct Scripts {
+    pub texts: Vec<Box<[u8]>>,
+    bytes: usize,
+    /// Scripts that had no room.
+    pub left_out: u64,
+}
+
+impl Scripts {
+    fn add(&mut self, text: &[u8]) {
+        let bytes = self.bytes.saturating_add(text.len()).saturating_add(SCRIPT_BYTES);
+        if bytes > SCRIPTS_BYTES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.bytes = bytes;
+        self.texts.push(text.into());
+    }
 }
 
 /// Short strings that are not written yet.
@@ -119,6 +154,8 @@ impl<'s> Directory<'s> {
             load,
             keep,
             keeps_expired: false,
+            selection: Selection::default(),
+            is_selected: true,
             database: 0,
             stream_database: 0,
             batch: Batch::default(),
@@ -127,14 +164,23 @@ impl<'s> Directory<'s> {
             buffers: TxnBuffers::default(),
             unwritten: 0,
             tally: Tally::new(),
+            named: None,
+            scripts: Scripts::default(),
             loaded: Vec::new(),
             progress,
         }
     }
 
-    /// Has keys come in whose deadlines have passed, as a replica keeps them until its master removes them.
-    pub fn with_expired_keys(self) -> Self {
-        Directory { keeps_expired: true, ..self }
+    /// Has keys come in whose deadlines have passed, as a replica keeps them until its master removes them, and scripts;
+    /// and no keys but those that are selected.
+    pub fn for_replica(self, selection: &Selection) -> Self {
+        let is_selected = selection.has_database(self.database);
+        Directory { keeps_expired: true, selection: selection.clone(), is_selected, ..self }
+    }
+
+    /// Returns the scripts of the file, if it is for a replica.
+    pub fn take_scripts(&mut self) -> Scripts {
+        std::mem::take(&mut self.scripts)
     }
 
     /// Returns the database in which the stream of commands goes on behind the file: a replica that hands on its
@@ -156,6 +202,10 @@ impl<'s> Directory<'s> {
     fn on_key(&mut self, key: haypile_rdb::Key<'_>) -> Result<(), Ended> {
         let haypile_rdb::Key { kind, deadline_ms, position, .. } = key;
         self.about = About { kind, deadline_ms, position, elements: 0 };
+        if !self.is_selected || !self.selection.has_slot(slot_of(key.name).0) {
+            (self.key, self.named) = (Current::Skipped, None);
+            return Ok(());
+        }
         if kind == Kind::String {
             self.key = Current::String { name: self.batch.push(key.name) };
         } else {
@@ -167,6 +217,7 @@ impl<'s> Directory<'s> {
 
     /// Begins a value that is made part by part, in a transaction of its own.
     fn begin_value(&mut self, name: &[u8]) -> Result<(), Ended> {
+        self.named = None;
         self.store.wait_for_room().map_err(refused)?;
         let mut txn = self.begin();
         if has_passed(self.about.deadline_ms, &txn) {
@@ -256,9 +307,9 @@ impl<'s> Directory<'s> {
     }
 
     fn end_value(&mut self, value: Value<'s>) -> Result<(), Ended> {
-        let Value { mut txn, key, before, receiver } = value;
+        let Value { mut txn, key: located, before, receiver } = value;
         let About { kind, deadline_ms, .. } = self.about;
-        let key = key.key();
+        let key = located.key();
         let finish = || {
             if let Some(before) = &before {
                 key::remove(&mut txn, &key, before).map_err(stop_of)?;
@@ -270,6 +321,7 @@ impl<'s> Directory<'s> {
         };
         if finish().map_err(refused)? {
             self.end(txn, kind, 1)?;
+            self.named = Some(located.name);
         } else {
             // The deadlines of all of its fields had passed.
             self.tally.expired += 1;
@@ -401,6 +453,10 @@ impl Sink for Directory<'_> {
             Event::End { elements } => return self.on_end(elements),
             Event::Database(number) => {
                 self.write_batch()?;
+                self.is_selected = u32::try_from(number).is_ok_and(|number| self.selection.has_database(number));
+                if !self.is_selected {
+                    return Ok(());
+                }
                 let databases = self.store.databases();
                 self.database = u32::try_from(number).ok().filter(|number| *number < databases).ok_or_else(|| {
                     let needed = number.saturating_add(1);
@@ -416,6 +472,11 @@ impl Sink for Directory<'_> {
                 let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                 self.stream_database = number.unwrap_or_default();
             }
+            // Behind a key that was not taken there is nothing to lose.
+            Event::Aux { name: DEADLINE_OF_MEMBER, .. } => {
+                self.named.iter().for_each(|key| self.tally.skip_deadline(key));
+            }
+            Event::Aux { name: b"lua", value } if self.keeps_expired => self.scripts.add(value),
             Event::Aux { .. } | Event::Sizes { .. } => {}
         }
         Ok(())

@@ -13,7 +13,7 @@ mod tally;
 use crate::datadir::DataDir;
 use crate::storage::{self, Budget};
 use crate::{allocator, process};
-pub use directory::Directory;
+pub use directory::{Directory, Scripts};
 use haypile_config::cli::{Import, Into, Server as Place};
 use haypile_config::{CommandLine, Config, Engine, Loaded};
 use haypile_rdb::{Failure, Sink, Summary, read_file, read_file_recorded};

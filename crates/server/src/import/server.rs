@@ -6,7 +6,7 @@
 
 use super::long::{Long, Outcome};
 use super::progress::Progress;
-use super::tally::Tally;
+use super::tally::{DEADLINE_OF_MEMBER, Tally};
 use super::{Ended, Target};
 use crate::remote::{Remote, leader_in};
 use haypile_config::cli::Server as Place;
@@ -369,6 +369,7 @@ impl Sink for Server {
             Event::Database(number) => return self.link.select(number),
             Event::Function(code) => return self.on_function(code),
             Event::Module { name, .. } => self.link.tally.skip_module(name),
+            Event::Aux { name: DEADLINE_OF_MEMBER, .. } => self.link.tally.skip_deadline(&self.name),
             Event::Aux { .. } | Event::Sizes { .. } => {}
         }
         Ok(())

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
-/// The most names that are shown.
+/// The most names that are shown, and the bytes of each.
 const NAMES_MAX: usize = 20;
+const SHOWN_BYTES: usize = 100;
+
+/// The field of a file in which KeyDB names a member that has a deadline, behind the member's key.
+pub const DEADLINE_OF_MEMBER: &[u8] = b"keydb-subexpire-key";
 
 const TYPES: [&str; 6] = ["strings", "lists", "sets", "sorted sets", "hashes", "streams"];
 
@@ -25,6 +29,8 @@ pub struct Tally {
     pub kept_libraries: u64,
     functions: Named,
     modules: Named,
+    /// Deadlines of members, by key.
+    deadlines: Named,
     begun: Instant,
     /// Bytes of the file that were read.
     pub bytes: u64,
@@ -49,6 +55,7 @@ impl Tally {
             kept_libraries: 0,
             functions: Named::default(),
             modules: Named::default(),
+            deadlines: Named::default(),
             begun: Instant::now(),
             bytes: 0,
         }
@@ -82,7 +89,11 @@ impl Tally {
     }
     /// Returns what was left out because nothing here can hold it.
     pub fn left_out(&self) -> Option<String> {
-        let left_out = [(&self.functions, "libraries of functions"), (&self.modules, "keys of modules")];
+        let left_out = [
+            (&self.functions, "libraries of functions"),
+            (&self.modules, "keys of modules"),
+            (&self.deadlines, "deadlines of members, as KeyDB has them, of the keys"),
+        ];
         let of = |(named, what): (&Named, &str)| {
             let names: Vec<&str> = named.names.keys().take(NAMES_MAX).map(String::as_str).collect();
             (named.count > 0).then(|| format!("{} {what} ({})", named.count, names.join(", ")))
@@ -99,6 +110,12 @@ impl Tally {
     /// Counts data of a module, of a key or not.
     pub fn skip_module(&mut self, name: &str) {
         self.modules.add(name);
+    }
+
+    /// Counts a deadline of a member of a key, as KeyDB writes it behind the key: only fields of hashes have some here,
+    /// in another form.
+    pub fn skip_deadline(&mut self, key: &[u8]) {
+        self.deadlines.add(&key[..key.len().min(SHOWN_BYTES)].escape_ascii().to_string());
     }
 }
 
@@ -131,7 +148,7 @@ fn library_name(source: &[u8]) -> String {
     let line = source.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(u8::is_ascii_whitespace);
     let name = words.find_map(|word| word.strip_prefix(b"name=")).unwrap_or(b"(unnamed)");
-    name[..name.len().min(100)].escape_ascii().to_string()
+    name[..name.len().min(SHOWN_BYTES)].escape_ascii().to_string()
 }
 
 impl fmt::Display for Tally {
@@ -156,6 +173,7 @@ impl fmt::Display for Tally {
         for (named, what, why) in [
             (&self.functions, "libraries of functions", "they cannot be loaded"),
             (&self.modules, "keys or records of modules", "there is no place for them"),
+            (&self.deadlines, "deadlines of members (KeyDB), of the keys", "these members do not expire"),
         ] {
             if named.count > 0 {
                 writeln!(out, "NOT IMPORTED, {why}: {} {what}: {named}", named.count)?;
@@ -187,6 +205,7 @@ mod tests {
         tally.skip_function(b"#!lua name=mylib\nreturn 1");
         tally.skip_function(b"?");
         (0..3).for_each(|_| tally.skip_module("ReJSON-RL"));
+        (0..2).for_each(|_| tally.skip_deadline(b"set\n"));
         (0..30).for_each(|n| tally.skip_module(&format!("other{n:04}")));
         let text = tally.to_string();
         for line in [
@@ -197,6 +216,7 @@ mod tests {
             "NOT IMPORTED, they cannot be loaded: 2 libraries of functions: (unnamed), mylib\n",
             "33 keys or records of modules: ReJSON-RL (3), other0000, ",
             "other0018, and 11 of other names\n",
+            "NOT IMPORTED, these members do not expire: 2 deadlines of members (KeyDB), of the keys: set\\n (2)\n",
             "5 keys imported in 0.0 s",
         ] {
             assert!(text.contains(line), "{line:?} is not in {text}");

@@ -58,6 +58,11 @@ pub fn connect<'r>(
     if let Some(why) = hello.objection(replication.node, config.databases) {
         return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
     }
+    if !config.replication.selection.is_all() && !replication.engine.group.is_member() {
+        let why =
+            "it is a Haypile, which is followed as a whole, and `replicaof-databases` or `replicaof-slots` is set";
+        return Err(Error::new(ErrorKind::Unsupported, why));
+    }
     // Members of a group copy each other's data by turns.
     if !replication.engine.group.is_member() {
         replication.set_upstream_nodes(hello.nodes);

@@ -37,6 +37,23 @@ impl Store {
         self.put_system(&[(&origin_row(), Some(&origin.encode()))], Mode::Disk).map_err(|stop| format!("{stop:?}"))
     }
 
+    /// Notes that the data have come to this origin, by commands of which the last ones have changed nothing; unless
+    /// the row lies less than `bytes` before it, or behind it. Blocks if it has to read the disk.
+    ///
+    /// Invariant: all commands before the origin have ended, and none runs: only they write the row elsewhere.
+    ///
+    /// # Errors
+    /// There is no room. Nothing has happened.
+    pub fn advance_origin(&self, origin: &Origin, bytes: u64) -> Result<(), String> {
+        // Data without an origin go their own way.
+        let Some(noted) = self.origin()? else { return Ok(()) };
+        let is_due = origin.offset >= noted.offset.saturating_add(bytes);
+        if noted == *origin || !is_due || !self.repeats() {
+            return Ok(());
+        }
+        self.set_origin(origin)
+    }
+
     /// Begins to repeat another server's commands: its writes alone are taken.
     pub fn begin_to_repeat(&self) {
         self.role.set_repeats(true);
@@ -82,5 +99,33 @@ impl<'s> Txn<'s> {
     pub(crate) fn note_origin(&mut self, repeated: &Repeated) -> Result<(), Stop> {
         let origin = Origin { stream: repeated.stream(), offset: repeated.through(), database: self.database() };
         self.put_row(&origin_row(), &[&origin.encode()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::STREAM_BYTES;
+    use crate::testing::memory_store;
+
+    #[test]
+    fn the_origin_moves_on_alone_where_that_is_due_and_never_back() {
+        let store = memory_store();
+        let at = |offset| Origin { stream: [b'a'; STREAM_BYTES], offset, database: 3 };
+        store.begin_to_repeat();
+        store.advance_origin(&at(5000), 1).expect("room");
+        assert_eq!(store.origin(), Ok(None), "the data have no origin");
+        store.set_origin(&at(100)).expect("room");
+        let last = store.log().last();
+        for (offset, bytes) in [(100, 1), (50, 1), (4195, 4096)] {
+            store.advance_origin(&at(offset), bytes).expect("nothing happens");
+            assert_eq!((store.origin(), store.log().last()), (Ok(Some(at(100))), last), "{offset}");
+        }
+        store.advance_origin(&at(4196), 4096).expect("room");
+        store.advance_origin(&at(4197), 1).expect("room");
+        assert_eq!((store.origin(), store.log().last().0), (Ok(Some(at(4197))), last.0 + 2));
+        store.end_to_repeat();
+        store.advance_origin(&at(9000), 1).expect("nothing happens");
+        assert_eq!(store.origin(), Ok(Some(at(4197))), "the data lead");
     }
 }

@@ -12,9 +12,11 @@ use crate::clients::inbox::Inbox;
 use crate::clients::repeating::Repeating;
 use crate::clients::session::{Event, Session, State};
 use crate::run::engine::Engine;
+use crate::run::scripts::local;
 use crate::run::worker::{Delivery, Next, Worker};
 use haypile_acl::User;
 use haypile_commands::host::ClientType;
+use haypile_config::Selection;
 use haypile_store::Origin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -91,10 +93,16 @@ impl Repeater {
         Repeater { worker, bell, events: Vec::new(), replies: Vec::new() }
     }
 
-    /// Begins to repeat the commands of a master behind this origin. `end` ends the connection to it.
-    pub fn begin(&mut self, origin: &Origin, peer: Peer, end: impl Fn() + Send + Sync + 'static) -> Repetition {
+    /// Begins to repeat the commands of a master behind this origin, on the keys that are taken. `end` ends the connection to it.
+    pub fn begin(
+        &mut self,
+        origin: &Origin,
+        selection: &Selection,
+        peer: Peer,
+        end: impl Fn() + Send + Sync + 'static,
+    ) -> Repetition {
         let engine = self.worker.engine().clone();
-        let repeating = Arc::new(Repeating::new(origin));
+        let repeating = Arc::new(Repeating::new(origin, selection));
         let server = PeerServer { kind: ClientType::Master, end: Box::new(end) };
         let id = engine.next_session();
         let client = Client::of_server(id, engine.workers(), peer, engine.now_ms(), server, None);
@@ -220,6 +228,21 @@ impl Repeater {
         inbox.take(&mut self.events);
         let id = session.id;
         self.events.drain(..).filter(|event| event.session == id).for_each(|event| session.deliver(event));
+    }
+}
+
+impl Engine {
+    /// Puts a script of a master's data into the cache, as SCRIPT LOAD does.
+    ///
+    /// # Errors
+    /// A text for people: the script cannot be compiled.
+    pub fn load_script(&self, text: &[u8]) -> Result<(), String> {
+        let script = self.scripts.of_text(text).map_err(|why| why.escape_ascii().to_string())?;
+        let head_bytes = script.shebang.bytes;
+        local::with(&self.scripts, |interpreter| interpreter.compile(&script.name, text, head_bytes))
+            .map_err(|why| format!("{}: {why}", script.name))?;
+        self.scripts.load(text);
+        Ok(())
     }
 }
 

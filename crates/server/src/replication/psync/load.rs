@@ -3,13 +3,14 @@
 
 use super::payload::Payload;
 use super::{ACKNOWLEDGE, LOOK, store_of};
+use super::{scripts, selection};
 use crate::datadir::{self, DataDir, sync_dir};
-use crate::import::{Directory, Ended, Progress, Target};
+use crate::import::{Directory, Ended, Progress, Scripts, Target};
 use crate::process::give_way;
 use crate::replication::attempt::{Attempt, look};
 use crate::socket::Socket;
 use crate::storage::{self, Budget};
-use haypile_config::Config;
+use haypile_config::{Config, Selection};
 use haypile_engine::Link;
 use haypile_rdb::{Failure, Why, read_file};
 use haypile_store::{Origin, Store};
@@ -25,6 +26,14 @@ const MIB: u64 = 1 << 20;
 const SORTED_BYTES: u64 = 64 * MIB;
 const MEMTABLE_BYTES: u64 = 16 * MIB;
 const BLOCK_CACHE_BYTES: u64 = 16 * MIB;
+
+/// The outcome of a load.
+struct Loaded {
+    origin: Origin,
+    scripts: Scripts,
+    /// Bytes that have come behind the data.
+    behind: Vec<u8>,
+}
 
 /// Looks whether a load could take the place of this server's data.
 ///
@@ -43,7 +52,13 @@ pub fn check(config: &Config) -> io::Result<()> {
 ///
 /// # Errors
 /// The connection broke, the data cannot be read or held, or are not wanted any more: this server's own stay.
-pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: Origin) -> io::Result<(Origin, Vec<u8>)> {
+pub fn run(
+    attempt: &Attempt<'_>,
+    socket: &Socket,
+    read: Vec<u8>,
+    origin: Origin,
+    selection: &Selection,
+) -> io::Result<(Origin, Vec<u8>)> {
     let engine = &*attempt.replication.engine;
     let config = engine.settings.config();
     let since = Instant::now();
@@ -63,7 +78,7 @@ pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: Origin
                 return Err(Error::new(ErrorKind::StorageFull, why));
             }
             attempt.note(|upstream| upstream.link = Link::Copy { done: 0, total });
-            load(&config, payload, origin)
+            load(&config, payload, origin, selection)
         });
         let loaded = loads.join();
         has_ended.store(true, Ordering::Release);
@@ -71,10 +86,11 @@ pub fn run(attempt: &Attempt<'_>, socket: &Socket, read: Vec<u8>, origin: Origin
         loaded.unwrap_or_else(|_| Err(Error::other("the thread that loads has panicked")))
     });
     let adopted = behind.and_then(|behind| adopt(attempt, &config.dir).map(|()| behind));
-    let behind = adopted.inspect_err(|_| discard(&config.dir))?;
+    let Loaded { origin, scripts, behind } = adopted.inspect_err(|_| discard(&config.dir))?;
+    scripts::load(engine, &scripts);
     let (bytes, seconds) = (done.into_inner(), since.elapsed().as_secs_f64());
     tracing::info!("the data of the master are in place after {seconds:.1} s: {bytes} bytes");
-    Ok(behind)
+    Ok((origin, behind))
 }
 
 /// Removes what was loaded and is not taken, unless it is marked as the data.
@@ -106,7 +122,7 @@ fn keep_alive(attempt: &Attempt<'_>, socket: &Socket, done: &AtomicU64, has_ende
 }
 
 /// Brings the data into the directory of what comes in.
-fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: Origin) -> io::Result<(Origin, Vec<u8>)> {
+fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: Origin, selection: &Selection) -> io::Result<Loaded> {
     let dir = datadir::incoming_dir(&config.dir);
     datadir::unmark_incoming(&config.dir)?;
     match std::fs::remove_dir_all(&dir) {
@@ -124,20 +140,26 @@ fn load(config: &Arc<Config>, mut payload: Payload<'_>, origin: Origin) -> io::R
         presence: MIB,
     };
     let store = storage::open(&config, &budget, false, |_| ()).map_err(Error::other)?;
-    let loaded = fill(&store, &dir, &mut payload, origin);
+    let loaded = fill(&store, &dir, &mut payload, origin, selection);
     let closed = store.close().map_err(Error::other);
     drop((store, data_dir));
-    let origin = closed.and(loaded)?;
+    let (origin, scripts) = closed.and(loaded)?;
     for dir in [datadir::base_dir(&dir), datadir::log_dir(&dir), dir] {
         sync_dir(&dir)?;
     }
-    Ok((origin, payload.finish()?))
+    Ok(Loaded { origin, scripts, behind: payload.finish()? })
 }
 
-/// Reads the data into an empty store, and notes their origin, which it returns.
-fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: Origin) -> io::Result<Origin> {
+/// Reads the data into an empty store, and notes their origin; returns it, and the master's scripts.
+fn fill(
+    store: &Store,
+    dir: &Path,
+    payload: &mut impl Read,
+    origin: Origin,
+    selection: &Selection,
+) -> io::Result<(Origin, Scripts)> {
     let rows = store.load(dir, SORTED_BYTES as usize).map_err(Error::other)?;
-    let mut target = Directory::new(store, rows, false, Progress::hidden()).with_expired_keys();
+    let mut target = Directory::new(store, rows, false, Progress::hidden()).for_replica(selection);
     let read = read_file(payload, &mut target);
     let completed = if read.is_ok() { target.complete() } else { Ok(()) };
     match read.map(drop).and_then(|()| completed.map_err(Failure::Sink)) {
@@ -159,8 +181,9 @@ fn fill(store: &Store, dir: &Path, payload: &mut impl Read, origin: Origin) -> i
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let origin = Origin { database, ..origin };
+    selection::note(store, selection)?;
     store.set_origin(&origin).map_err(Error::other)?;
-    Ok(origin)
+    Ok((origin, target.take_scripts()))
 }
 
 /// Puts what was loaded in the place of this server's data.

@@ -2,22 +2,30 @@
 //!
 //! The commands of the master run in a session (`haypile_engine::Repeater`), so that records of this server's own come
 //! of them: it can have replicas itself, and backups. Where in the master's stream its data stand is a row among them
-//! (`haypile_store::Origin`), written with each command's effects. From there it goes on, after a break and after a
-//! crash, for as long as the master's backlog reaches; else the master's data are loaded anew (`load`).
+//! (`haypile_store::Origin`), written with each command's effects, and alone where many commands had none. From there
+//! it goes on, after a break and after a crash, for as long as the master's backlog reaches; else the master's data are
+//! loaded anew (`load`). So they are where the master runs a script that is not here (`scripts`).
 
 mod handshake;
 mod load;
 mod payload;
+mod received;
 mod request;
+mod scripts;
+mod selection;
+#[cfg(test)]
+mod testing;
 
 use crate::remote::Remote;
 use crate::replication::attempt::Attempt;
 use crate::replication::state::Registered;
 use crate::socket::Socket;
 use crate::stream::peer_of;
+use haypile_config::Selection;
 use haypile_engine::{Engine, Link, Repeater, Repetition, Stopped};
 use haypile_replication::psync::Answer;
 use haypile_store::{Origin, Store};
+use received::Received;
 use std::cell::Cell;
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
@@ -26,14 +34,15 @@ use std::time::{Duration, Instant};
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
 
-/// The capacity above which the buffer of a long command is not kept.
-const KEPT_BYTES: usize = 4 << 20;
-
 /// The time between looks whether the master is wanted still, while nothing comes.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The time between words to the master, which counts replicas that say nothing as gone.
 const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+
+/// Bytes of the stream after which the row of the origin is written although no command had an effect: the smallest
+/// backlog that a Redis can have is 16 KiB, and such a record takes about a hundred bytes.
+const NOTE_BYTES: u64 = 4 << 10;
 
 /// The pause before a command is tried again that the store has no room for.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
@@ -46,6 +55,8 @@ pub struct Psync {
     newest: Option<(u64, Origin)>,
     /// The last load has failed because its data cannot be held here.
     failed_load: bool,
+    /// The scripts for which all data were asked for.
+    asked: scripts::Asked,
 }
 
 impl Psync {
@@ -55,7 +66,8 @@ impl Psync {
     /// The connection broke, a command was refused, or the master's data cannot be taken.
     pub fn follow(&mut self, attempt: &Attempt<'_>, mut remote: Remote, _registered: Registered<'_>) -> io::Result<()> {
         let engine = &attempt.replication.engine;
-        let origin = if attempt.wants_copy() { None } else { self.origin(engine)? };
+        let selection = &engine.settings.config().replication.selection.clone();
+        let origin = if attempt.wants_copy() { None } else { self.origin(engine, selection)? };
         load::check(&engine.settings.config())?;
         let answer = handshake::ask(attempt, &mut remote, origin.as_ref())?;
         let (socket, read) = remote.into_parts();
@@ -69,7 +81,7 @@ impl Psync {
                 let origin = Origin { stream, offset, database: 0 };
                 // The data that are here go with the load: they are no part of that stream.
                 self.newest = None;
-                let loaded = load::run(attempt, &socket, read, origin);
+                let loaded = load::run(attempt, &socket, read, origin, selection);
                 let cannot_be_held =
                     |error: &Error| matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::StorageFull);
                 self.failed_load = loaded.as_ref().is_err_and(cannot_be_held);
@@ -81,7 +93,7 @@ impl Psync {
         };
         tracing::info!("the commands of the master come, from byte {} on", origin.offset);
         let repeater = self.repeater.get_or_insert_with(|| Repeater::new(engine.clone()));
-        let mut commands = Commands::new(attempt, repeater, socket, read, origin);
+        let mut commands = Commands::new(attempt, repeater, &mut self.asked, (socket, read), origin, selection);
         let ended = commands.run();
         self.newest = Some((commands.version, commands.end()));
         ended
@@ -92,11 +104,15 @@ impl Psync {
         std::mem::take(&mut self.failed_load)
     }
 
-    /// Returns how far in a master's stream the data are, if they come from one.
-    fn origin(&self, engine: &Engine) -> io::Result<Option<Origin>> {
+    /// Returns how far in a master's stream the data are, if they come from one and are the keys that are to be taken.
+    fn origin(&self, engine: &Engine, selection: &Selection) -> io::Result<Option<Origin>> {
         let version = engine.store_version();
         let store = engine.store_arc().ok_or_else(|| Error::other("the data are not open"))?;
         let written = store.origin().map_err(Error::other)?;
+        if written.is_some() && !selection::has_taken(&store, selection) {
+            tracing::info!("the data of the master come anew: of its keys those of {selection} are taken from now on");
+            return Ok(None);
+        }
         let newest = self
             .newest
             .filter(|(of, newest)| *of == version && written.is_some_and(|written| written.offset <= newest.offset));
@@ -108,15 +124,18 @@ impl Psync {
 struct Commands<'a> {
     attempt: &'a Attempt<'a>,
     repeater: &'a mut Repeater,
+    asked: &'a mut scripts::Asked,
     /// The session; there is none while a command waits for room.
     repetition: Option<Repetition>,
     socket: Socket,
     /// The position through which all commands have ended.
     origin: Origin,
+    /// The keys that are taken.
+    selection: &'a Selection,
+    /// The offset at which the row of the origin was looked at last.
+    noted: u64,
     /// Bytes of the stream from the origin on.
-    bytes: Vec<u8>,
-    /// Bytes of these that the session has.
-    taken: usize,
+    received: Received,
     /// Bytes that are received at once.
     piece: Box<[u8]>,
     heard: Instant,
@@ -131,19 +150,22 @@ impl<'a> Commands<'a> {
     fn new(
         attempt: &'a Attempt<'a>,
         repeater: &'a mut Repeater,
-        socket: Socket,
-        read: Vec<u8>,
+        asked: &'a mut scripts::Asked,
+        (socket, read): (Socket, Vec<u8>),
         origin: Origin,
+        selection: &'a Selection,
     ) -> Commands<'a> {
         let now = Instant::now();
         Commands {
             attempt,
             repeater,
+            asked,
             repetition: None,
             socket,
             origin,
-            bytes: read,
-            taken: 0,
+            selection,
+            noted: origin.offset,
+            received: Received::new(read),
             piece: vec![0; RECEIVE_BYTES].into(),
             heard: now,
             acknowledged: Cell::new(now),
@@ -162,6 +184,7 @@ impl<'a> Commands<'a> {
                 return Err(Error::other("the data were opened again"));
             }
             self.repeat()?;
+            self.note_origin();
             let is_asked = self.repetition.as_ref().is_some_and(Repetition::take_question);
             if is_asked || self.acknowledged.get().elapsed() >= ACKNOWLEDGE {
                 self.acknowledge()?;
@@ -183,12 +206,37 @@ impl<'a> Commands<'a> {
             self.repeater.end(repetition);
         }
         self.attempt.note(|upstream| upstream.held = None);
+        if let Err(why) = self.advance_origin(1) {
+            tracing::warn!("how far the data are in the master's stream cannot be noted: {why}");
+        }
         self.origin
+    }
+
+    /// Notes the origin among the data where it has moved on for long by commands that had no effect: else the master's
+    /// backlog may not reach back to the last one that had any.
+    fn note_origin(&mut self) {
+        if self.origin.offset - self.noted >= NOTE_BYTES {
+            self.noted = self.origin.offset;
+            // What fails now is tried again behind as many bytes, and at the end.
+            let _ = self.advance_origin(NOTE_BYTES);
+        }
+    }
+
+    /// Writes the origin among the data, if the one that is there lies so many bytes before it.
+    fn advance_origin(&self, bytes: u64) -> Result<(), String> {
+        let engine = &self.attempt.replication.engine;
+        let Some(store) = engine.store_arc() else { return Ok(()) };
+        // In this order: the version changes before a new store is in place, and an old one takes nothing.
+        if engine.store_version() == self.version {
+            store.advance_origin(&self.origin, bytes)?;
+            store.log().write();
+        }
+        Ok(())
     }
 
     /// Runs all commands that have come as a whole.
     fn repeat(&mut self) -> io::Result<()> {
-        let Commands { attempt, repeater, socket, origin, acknowledged, .. } = self;
+        let Commands { attempt, repeater, socket, origin, selection, acknowledged, .. } = self;
         let offset = origin.offset;
         let goes_on = || {
             // A command may wait for longer than the master bears silence.
@@ -201,22 +249,16 @@ impl<'a> Commands<'a> {
         };
         let repetition = self.repetition.get_or_insert_with(|| {
             let handle = socket.clone();
-            repeater.begin(origin, peer_of(socket.tcp()), move || handle.shutdown())
+            repeater.begin(origin, selection, peer_of(socket.tcp()), move || handle.shutdown())
         });
-        let ran = repeater.run(repetition, &self.bytes[self.taken..], &goes_on);
+        let ran = repeater.run(repetition, self.received.rest(), &goes_on);
         let (done, database) = (repetition.done(), repetition.database());
         if let Some(store) = attempt.replication.engine.store() {
             store.log().write();
         }
-        // A block that has come in part is kept as a whole.
         let ended = (done - origin.offset) as usize;
         (origin.offset, origin.database) = (done, database);
-        self.taken += *ran.as_ref().unwrap_or(&0);
-        self.bytes.drain(..ended);
-        self.taken = self.taken.saturating_sub(ended);
-        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES {
-            self.bytes = Vec::new();
-        }
+        self.received.take(*ran.as_ref().unwrap_or(&0), ended);
         match ran {
             Ok(_) => {
                 if std::mem::take(&mut self.is_held) {
@@ -234,7 +276,7 @@ impl<'a> Commands<'a> {
         if let Some(repetition) = self.repetition.take() {
             self.repeater.end(repetition);
         }
-        self.taken = 0;
+        self.received.begin_again();
         let engine = &self.attempt.replication.engine;
         match why {
             Stopped::Unwanted => Ok(()),
@@ -248,8 +290,14 @@ impl<'a> Commands<'a> {
             }
             Stopped::Unable(_) if !self.attempt.goes_on() => Ok(()),
             Stopped::Unable(why) => Err(Error::other(format!("its commands cannot be taken now: {why}"))),
+            Stopped::Refused { why, through } if scripts::lacks_script(&why) && self.asks_for_scripts(through) => {
+                let words = request::first_words(self.received.all());
+                self.attempt.note(|upstream| upstream.wants_copy = true);
+                let why = format!("it runs a script that is not known here ({words}): all of its data are loaded anew");
+                Err(Error::other(why))
+            }
             Stopped::Refused { why, through } => {
-                let words = request::first_words(&self.bytes);
+                let words = request::first_words(self.received.all());
                 let what = format!("what comes behind byte {} of its stream ({words})", self.origin.offset);
                 if !engine.settings.config().replication.skips_refused {
                     let why = format!("{what} was refused, and nothing behind it has run: {why}");
@@ -263,16 +311,22 @@ impl<'a> Commands<'a> {
         }
     }
 
+    /// Returns whether a load of all data may bring the scripts of what was refused, and notes that there is to be one.
+    fn asks_for_scripts(&mut self, through: u64) -> bool {
+        let refused = (through - self.origin.offset) as usize;
+        let names = request::script_names(&self.received.all()[..refused]);
+        self.asked.note(self.attempt.version, names)
+    }
+
     /// Goes on behind what was refused, in the database that it has selected.
     fn skip(&mut self, through: u64) -> io::Result<()> {
         let databases = self.attempt.replication.engine.settings.config().databases;
         let skipped = (through - self.origin.offset) as usize;
-        let database = request::last_selected(&self.bytes[..skipped]).unwrap_or(self.origin.database);
+        let database = self.received.skip(skipped).unwrap_or(self.origin.database);
         if database >= databases {
             let why = format!("its stream selects database {database}, and there are {databases}");
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        self.bytes.drain(..skipped);
         (self.origin.offset, self.origin.database) = (through, database);
         Ok(())
     }
@@ -282,7 +336,7 @@ impl<'a> Commands<'a> {
         match self.socket.read(&mut self.piece) {
             Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
             Ok(read) => {
-                self.bytes.extend_from_slice(&self.piece[..read]);
+                self.received.add(&self.piece[..read]);
                 self.heard = Instant::now();
                 Ok(true)
             }
@@ -299,7 +353,7 @@ impl<'a> Commands<'a> {
 
     /// Has INFO tell how far it is.
     fn tell(&self) {
-        let (origin, heard, has_all) = (self.origin, self.heard, self.bytes.is_empty());
+        let (origin, heard, has_all) = (self.origin, self.heard, self.received.all().is_empty());
         self.attempt.replication.engine.replication.note_upstream(self.attempt.master, |upstream| {
             (upstream.origin, upstream.heard) = (Some(origin), Some(heard));
             if has_all {

@@ -1,6 +1,7 @@
 //! Commands of a master as bytes, where one of them was refused.
 
 use haypile_resp::{Limits, Parser};
+use std::collections::BTreeSet;
 
 /// The words that are shown of a command, and the bytes of each.
 const SHOWN_WORDS: usize = 6;
@@ -56,6 +57,20 @@ pub fn last_selected(bytes: &[u8]) -> Option<u32> {
     selected
 }
 
+/// Returns the names by which the commands run scripts, in lower case.
+pub fn script_names(bytes: &[u8]) -> BTreeSet<Vec<u8>> {
+    let mut names = BTreeSet::new();
+    each(bytes, |words| {
+        if let [command, name, ..] = words[..]
+            && (command.eq_ignore_ascii_case(b"evalsha") || command.eq_ignore_ascii_case(b"evalsha_ro"))
+        {
+            names.insert(name[..name.len().min(WORD_BYTES)].to_ascii_lowercase());
+        }
+        true
+    });
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +101,12 @@ mod tests {
         assert_eq!(last_selected(&commands(&["SET k v"])), None);
         assert_eq!(last_selected(&commands(&["MULTI", "SELECT 3", "SET k v", "select 5", "EXEC"])), Some(5));
         assert_eq!(last_selected(&commands(&["SELECT 99999999999"])), Some(u32::MAX));
+    }
+
+    #[test]
+    fn scripts_that_run_by_name_are_found_in_a_block_too() {
+        let names = script_names(&commands(&["MULTI", "EVALSHA Ab 0", "SET evalsha x", "evalsha ab 1 k", "EXEC"]));
+        assert_eq!(names, BTreeSet::from([b"ab".to_vec()]));
+        assert!(script_names(&commands(&["EVAL x 0"])).is_empty());
     }
 }
