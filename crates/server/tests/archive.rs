@@ -1,104 +1,16 @@
 //! Archives in directories: the log and backups go there, and the data of any moment come back.
 
+mod archives;
 mod process;
 
+use archives::{
+    DEBUG, archiving, digest, digest_of, field_of, haypile, last_record, number, objects, refuses, restored, succeeds,
+    text, wait_for_archive,
+};
 use process::following::{field, fill, is_equal, wait_for_link};
-use process::{Client, Server, TempDir, free_port, wait_until};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use process::{Server, TempDir, free_port, wait_until};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
-
-/// Runs a subcommand.
-fn haypile(words: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_haypile")).args(words).output();
-    output.expect("the program can be run")
-}
-
-/// Runs a subcommand that succeeds; returns its output.
-fn succeeds(words: &[&str]) -> String {
-    let Output { status, stdout, stderr } = haypile(words);
-    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{words:?}: {stdout}{stderr}");
-    stdout.into_owned()
-}
-
-/// Runs a subcommand that fails; returns what it says.
-fn refuses(words: &[&str]) -> String {
-    let Output { status, stdout, stderr } = haypile(words);
-    assert!(!status.success(), "{words:?}");
-    String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("the path is a text")
-}
-
-/// Starts a server that archives to `archive`, what waits at once.
-fn archiving(dir: &Path, archive: &Path, more: &[&str]) -> Server {
-    let own = ["--archive-to", text(archive), "--archive-interval", "1"];
-    Server::start(dir, &[&own[..], &DEBUG, more].concat())
-}
-
-/// Waits until all that was written is in the archive, and a backup.
-fn wait_for_archive(client: &mut Client<TcpStream>) {
-    let last = field(client, "master_repl_offset");
-    wait_until("all is archived", || {
-        number(client, "archive_last_record") >= last.parse().expect("a number")
-            && !field_of(client, "archive_last_backup").is_empty()
-    });
-}
-
-fn field_of(client: &mut Client<TcpStream>, name: &str) -> String {
-    let info = client.ask("INFO archive");
-    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned));
-    value.unwrap_or_else(|| panic!("no {name} in {info}"))
-}
-
-fn number(client: &mut Client<TcpStream>, name: &str) -> u64 {
-    field_of(client, name).parse().expect("a number")
-}
-
-fn last_record(client: &mut Client<TcpStream>) -> u64 {
-    field(client, "master_repl_offset").parse().expect("a number")
-}
-
-fn digest(client: &mut Client<TcpStream>) -> String {
-    client.ask("DEBUG DIGEST")
-}
-
-/// Restores into a new directory, and returns it.
-fn restored(archive: &Path, more: &[&str]) -> (TempDir, PathBuf) {
-    let dir = TempDir::new();
-    let data = dir.path().join("restored");
-    succeeds(&[&["restore", "--from", text(archive), "--dir", text(&data)], more].concat());
-    (dir, data)
-}
-
-/// Returns the digest of restored data, which are sound.
-fn digest_of(data: &Path) -> String {
-    succeeds(&["check", text(data)]);
-    let server = Server::start(data, &DEBUG);
-    let digest = digest(&mut server.client());
-    server.stop();
-    digest
-}
-
-/// Returns the files of an archive below a directory of it.
-fn objects(archive: &Path, below: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut dirs = vec![archive.join(below)];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() { dirs.push(path) } else { found.push(path) }
-        }
-    }
-    found.sort();
-    found
-}
 
 #[test]
 fn a_start_tells_that_a_restore_was_broken_off() {
@@ -546,36 +458,67 @@ fn damage_in_an_archive_is_noticed_and_named() {
     fill(&mut client, 0, 3000);
     wait_for_archive(&mut client);
     succeeds(&["backup", "--port", &server.port.to_string()]);
-    fill(&mut client, 3000, 3100);
-    wait_for_archive(&mut client);
+    for from in [3000, 3100] {
+        fill(&mut client, from, from + 100);
+        wait_for_archive(&mut client);
+    }
+    let digest_now = digest(&mut client);
     server.stop();
     let restores = || {
         let scratch = TempDir::new();
         haypile(&["restore", "--from", text(place.path()), "--dir", text(&scratch.path().join("data"))])
     };
     assert!(restores().status.success());
-    let chunk = objects(place.path(), "log").pop().expect("there are some");
+    let [.., chunk, last] = &objects(place.path(), "log")[..] else { panic!("there are two at least") };
     let manifest = objects(place.path(), "backups").pop().expect("there are some");
     let text_of_manifest = std::fs::read_to_string(&manifest).expect("it is a text");
-    let tables = text_of_manifest.lines().filter(|line| line.ends_with(".sst"));
-    let table = tables.filter_map(|line| line.split(' ').nth(1)).next().expect("the data are in tables");
+    let line = text_of_manifest.lines().find(|line| line.ends_with(".sst")).expect("the data are in tables");
+    let words: Vec<&str> = line.split(' ').collect();
+    let (table, path_of_table) = (words[1], *words.last().expect("a line has words"));
     let file = place.path().join("files").join(&table[..2]).join(table);
-    for path in [chunk, manifest, file] {
-        let whole = std::fs::read(&path).expect("it is there");
+    // The names of the others tell which records are missing.
+    let of_name = |path: &Path, at: usize| {
+        let name = path.file_name().expect("it is a file").to_string_lossy().into_owned();
+        name.split('-').nth(at).and_then(|number| number.parse::<u64>().ok()).expect("the name has numbers")
+    };
+    let (first, next) = (of_name(chunk, 0), of_name(last, 0));
+    assert_eq!(of_name(chunk, 1) + 1, next);
+    let hole = format!("record {first} to {} of history", next - 1);
+    let name = manifest.file_name().expect("it has a name").to_string_lossy().into_owned();
+    let lacks = format!("backup {name} lacks {path_of_table}: files/{}/{table} is missing", &table[..2]);
+    for (path, lost) in [(chunk, Some((&hole, &*hole))), (&file, Some((&lacks, table))), (&manifest, None)] {
+        let whole = std::fs::read(path).expect("it is there");
         let mut changed = whole.clone();
         let middle = changed.len() / 2;
         changed[middle] ^= 1;
         for bytes in [changed, whole[..whole.len() - 1].to_vec()] {
-            std::fs::write(&path, bytes).expect("it is ours");
+            std::fs::write(path, bytes).expect("it is ours");
             let checked = refuses(&["check", text(place.path())]);
             assert!(!checked.contains(": 0 defects") && checked.contains("defects"), "{}: {checked}", path.display());
             let is_manifest = path.starts_with(place.path().join("backups"));
             assert!(is_manifest || !restores().status.success(), "{} is damaged", path.display());
         }
-        std::fs::remove_file(&path).expect("it is ours");
-        std::fs::write(&path, whole).expect("it is ours");
+        std::fs::remove_file(path).expect("it is ours");
+        match lost {
+            Some((of_check, of_restore)) => {
+                let checked = refuses(&["check", text(place.path())]);
+                assert!(checked.contains(of_check) && !checked.contains(": 0 defects"), "{of_check}: {checked}");
+                let refused = restores();
+                let said = String::from_utf8_lossy(&refused.stderr);
+                assert!(!refused.status.success() && said.contains(of_restore), "{of_restore}: {said}");
+            }
+            // Without its manifest a backup is none, and the one before it leads as far.
+            None => {
+                assert!(succeeds(&["check", text(place.path())]).contains(": 0 defects"));
+                let (_keep, data) = restored(place.path(), &[]);
+                assert_eq!(digest_of(&data), digest_now);
+            }
+        }
+        std::fs::write(path, whole).expect("it is ours");
     }
-    assert!(restores().status.success());
+    // Before a hole all can be had.
+    std::fs::remove_file(chunk).expect("it is ours");
+    restored(place.path(), &["--to", &(first - 1).to_string()]);
 }
 
 #[test]
