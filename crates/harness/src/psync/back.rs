@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{DIRECTIVES, LOOK, OF_MASTER, Options, SETTLE_MAX, WRITERS, compare, load};
+use super::{Compared, DIRECTIVES, LOOK, OF_MASTER, Options, SETTLE_MAX, WRITERS, compare, load};
 use crate::client::{Client, info_field};
 use crate::random::Random;
 use crate::repl::network::{Flow, Relay};
@@ -79,6 +79,9 @@ pub fn run(options: &Options, seed: u64, time: Duration) -> Result<bool> {
         result = run.round(seed, rounds, options.disturbances).map(|sent| commands += sent);
         rounds += 1;
     }
+    let kills = run.counts.get(&Disturbance::Kill).copied().unwrap_or(0);
+    let shown =
+        Compared { rounds: rounds - u64::from(result.is_err()), commands, keys: run.keys, kills }.check(options);
     let counts: Vec<String> = run.counts.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
     println!(
         "psync --back: {rounds} rounds, {commands} commands, {} keys compared, {} loads; {}; {:.0} s",
@@ -93,7 +96,7 @@ pub fn run(options: &Options, seed: u64, time: Duration) -> Result<bool> {
         println!("kept: {}", run.replica_place.keep().display());
         return Ok(false);
     }
-    Ok(true)
+    shown.inspect_err(|why| println!("psync --back: seed {seed}: {why:#}")).map_or(Ok(false), |()| Ok(true))
 }
 
 impl Run {
@@ -130,9 +133,11 @@ impl Run {
                     threads.spawn(move || load::write(master, seed, part, &[], ends))
                 })
                 .collect();
-            let disturbed = (0..disturbances).try_for_each(|_| {
+            let disturbed = (0..disturbances).try_for_each(|at| {
                 sleep(Duration::from_millis(self.random.between(50, 1500)));
-                self.disturb()
+                // A round has a kill in any case.
+                let what = if at == 0 { Disturbance::Kill } else { *self.random.pick(&DISTURBANCES) };
+                self.disturb(what)
             });
             ends.store(true, Ordering::Release);
             let sent: Result<Vec<u64>> =
@@ -151,8 +156,7 @@ impl Run {
         Ok(sent.into_iter().sum())
     }
 
-    fn disturb(&mut self) -> Result<()> {
-        let what = *self.random.pick(&DISTURBANCES);
+    fn disturb(&mut self, what: Disturbance) -> Result<()> {
         *self.counts.entry(what).or_default() += 1;
         match what {
             Disturbance::Kill | Disturbance::Stop => self.restart(what == Disturbance::Kill)?,

@@ -130,6 +130,11 @@ pub fn run(options: &Options) -> Result<bool> {
     if options.back {
         return back::run(options, seed, time);
     }
+    follow(options, seed, time)
+}
+
+/// Runs a server that follows a redis-server; returns true if all was well.
+fn follow(options: &Options, seed: u64, time: Duration) -> Result<bool> {
     let template = match &options.server {
         Some(line) => Template::parse(line)?,
         None => Template::haypile(&haypile_binary()?, DIRECTIVES)?,
@@ -145,6 +150,9 @@ pub fn run(options: &Options) -> Result<bool> {
         result = run.round(seed, rounds, options.disturbances).map(|sent| commands += sent);
         rounds += 1;
     }
+    let kills = run.counts.get(&Disturbance::Kill).copied().unwrap_or(0);
+    let shown =
+        Compared { rounds: rounds - u64::from(result.is_err()), commands, keys: run.keys, kills }.check(options);
     let counts: Vec<String> = run.counts.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
     println!(
         "psync: {rounds} rounds, {commands} commands, {} keys compared, {} loads; {}; {:.0} s",
@@ -154,8 +162,9 @@ pub fn run(options: &Options) -> Result<bool> {
         begin.elapsed().as_secs_f64()
     );
     if let Err(why) = result {
-        // Generated commands may keep the master busy for longer than anybody waits.
-        if why.downcast_ref::<OfMaster>().is_some() && (is_timeout(&why) || run.ask_master().is_err()) {
+        // Generated commands may keep the master busy for longer than anybody waits. Rounds before count all the same.
+        if shown.is_ok() && why.downcast_ref::<OfMaster>().is_some() && (is_timeout(&why) || run.ask_master().is_err())
+        {
             println!("psync: seed {seed}, round {}: {why:#}, which ends the run", rounds - 1);
             return Ok(true);
         }
@@ -166,7 +175,29 @@ pub fn run(options: &Options) -> Result<bool> {
         }
         return Ok(false);
     }
-    Ok(true)
+    shown.inspect_err(|why| println!("psync: seed {seed}: {why:#}")).map_or(Ok(false), |()| Ok(true))
+}
+
+/// The work of a run.
+#[derive(Debug)]
+struct Compared {
+    /// Rounds that have come to their end.
+    rounds: u64,
+    commands: u64,
+    keys: u64,
+    kills: u64,
+}
+
+impl Compared {
+    /// Checks that a run has shown something: data that were written, through a kill, and compared.
+    fn check(&self, options: &Options) -> Result<()> {
+        let is_killed = self.kills > 0 || options.disturbances == 0;
+        ensure!(
+            self.rounds > 0 && self.commands > 0 && self.keys > 0 && is_killed,
+            "a run without a whole round, a command, a key that was compared or a kill shows nothing: {self:?}"
+        );
+        Ok(())
+    }
 }
 
 /// Whether nothing came in time.
@@ -216,9 +247,11 @@ impl Run {
                     threads.spawn(move || load::write(master, seed, round * WRITERS + writer, &load::UNTOLD, ends))
                 })
                 .collect();
-            let disturbed = (0..disturbances).try_for_each(|_| {
+            let disturbed = (0..disturbances).try_for_each(|at| {
                 sleep(Duration::from_millis(self.random.between(50, 1500)));
-                self.disturb()
+                // A round has a kill in any case.
+                let what = if at == 0 { Disturbance::Kill } else { *self.random.pick(&DISTURBANCES) };
+                self.disturb(what)
             });
             ends.store(true, Ordering::Release);
             let sent: Result<Vec<u64>> =
@@ -233,8 +266,7 @@ impl Run {
         Ok(sent.into_iter().sum())
     }
 
-    fn disturb(&mut self) -> Result<()> {
-        let what = *self.random.pick(&DISTURBANCES);
+    fn disturb(&mut self, what: Disturbance) -> Result<()> {
         *self.counts.entry(what).or_default() += 1;
         match what {
             Disturbance::Kill | Disturbance::Stop => self.restart(what == Disturbance::Kill)?,
@@ -249,10 +281,13 @@ impl Run {
             }
             Disturbance::Leave => {
                 self.settle_link()?;
+                let flushes = self.flushes()?;
                 leave(&mut self.replica_client()?, self.relay.port())?;
-                (self.loads, self.loaded) = (self.loads + 1, true);
+                self.loaded = true;
                 // A load that is disturbed begins anew.
                 self.settle_link()?;
+                // So does one that the master ends: a FLUSHALL kills the process that sends the data.
+                self.loads += 1 + self.flushes()? - flushes;
             }
         }
         Ok(())
@@ -283,12 +318,13 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until the replica has loaded its master's data.
+    /// Waits until the replica and the one beside it have loaded their master's data.
     fn settle_link(&self) -> Result<()> {
-        let (mut client, begin) = (self.replica_client()?, Instant::now());
+        let (mut client, mut peer, begin) = (self.replica_client()?, self.peer.client()?, Instant::now());
         loop {
             let info = client.info("replication")?.context("INFO is there")?;
-            if info_field(&info, "master_link_status") == Some("up") {
+            let of_peer = peer.info("replication")?.unwrap_or_default();
+            if [&info, &of_peer].iter().all(|info| info_field(info, "master_link_status") == Some("up")) {
                 return Ok(());
             }
             if begin.elapsed() > SETTLE_MAX {
@@ -346,6 +382,21 @@ impl Run {
         Ok(())
     }
 
+    /// Returns how often FLUSHALL has run on the master.
+    fn flushes(&self) -> Result<u64> {
+        let (mut master, begin) = (self.master_client()?, Instant::now());
+        loop {
+            // A master that is busy with a script says so instead.
+            if let Some(info) = of_master(master.info("commandstats"))? {
+                let calls = info_field(&info, "cmdstat_flushall").and_then(|about| about.strip_prefix("calls="));
+                let calls = calls.and_then(|about| about.split(',').next()?.parse().ok());
+                return Ok(calls.unwrap_or(0));
+            }
+            ensure!(begin.elapsed() < SETTLE_MAX, "the master does not say what it has run");
+            sleep(LOOK);
+        }
+    }
+
     /// Asks whether the master answers, whatever it says.
     fn ask_master(&self) -> Result<()> {
         of_master(self.master_client()?.call(&["PING"])).map(drop)
@@ -391,6 +442,28 @@ fn leave(client: &mut Client, port_of_master: u16) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_has_compared_nothing_shows_nothing() {
+        let options = |disturbances| Options {
+            server: None,
+            options: String::new(),
+            master: None,
+            keep_master: false,
+            seed: None,
+            minutes: 0.0,
+            back: false,
+            disturbances,
+        };
+        let is_enough = |[rounds, commands, keys, kills]: [u64; 4], disturbances| {
+            Compared { rounds, commands, keys, kills }.check(&options(disturbances)).is_ok()
+        };
+        assert!(is_enough([1, 1, 1, 1], 4));
+        for nothing in [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]] {
+            assert!(!is_enough(nothing, 4), "{nothing:?}");
+        }
+        assert!(is_enough([1, 1, 1, 0], 0), "nothing was to be disturbed");
+    }
 
     #[test]
     fn only_an_error_of_a_connection_to_the_master_is_of_the_master() {
