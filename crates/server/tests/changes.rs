@@ -8,7 +8,7 @@ use process::changes::{Follower, Printer, message, text, words_of};
 use process::following::{DEBUG, replica_of, wait_for_link};
 use process::redis::redis;
 use process::{Server, TempDir, free_port, request, wait_until};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -203,8 +203,8 @@ fn each_record_is_told_across_kills_of_either_side() {
     let port = free_port();
     let mut server = Server::start_at(dir.path(), port, &YES);
     let mut printer = Printer::start(port, &["--from", "-"]);
-    let (mut seen, mut last) = (BTreeMap::new(), 0);
-    let (mut place, mut count) = (None, 0);
+    let (mut seen, mut last) = (BTreeSet::new(), 0);
+    let (mut place, mut before, mut count) = (None, 0, 0);
     for round in 0..6 {
         let mut client = server.client();
         for _ in 0..200 {
@@ -214,16 +214,18 @@ fn each_record_is_told_across_kills_of_either_side() {
         let until = if round % 2 == 0 { count - 50 } else { count };
         while last < until {
             let line = printer.line().expect("it goes on");
+            let index = line["index"].as_u64().expect("each line has one");
             if let Some(history) = line["history"].as_str() {
+                // A connection begins, or a history within one.
                 place = Some((history.to_owned(), 0));
+                before = index;
                 continue;
             }
-            let index = line["index"].as_u64().expect("a record has one");
+            assert!(index > before, "{line} behind {before}");
+            before = index;
             assert_eq!(words_of(&line["changes"][0]), ["incr", "n"]);
             // Invariant: a record that comes again is the same one, and none is left out.
-            if seen.insert(index, ()).is_none() {
-                last += 1;
-            }
+            last += u64::from(seen.insert(index));
             place = place.map(|(history, _)| (history, index));
         }
         match round % 3 {
@@ -243,9 +245,6 @@ fn each_record_is_told_across_kills_of_either_side() {
         }
     }
     assert_eq!(server.client().ask("GET n"), format!("${}\r\n{count}\r\n", count.to_string().len()));
-    assert_eq!(seen.len() as u64, last);
-    let indexes: Vec<u64> = seen.keys().copied().collect();
-    assert!(indexes.is_sorted());
 }
 
 #[test]
@@ -387,7 +386,11 @@ fn notes_are_bounded_and_crowd_nothing_out() {
     let master = Server::start(dir.path(), &[&BEFORE[..], &DEBUG[..]].concat());
     let replica = redis_behind(&master, &other);
     let mut client = master.client();
-    let connection = client.ask("CLIENT LIST TYPE replica").split(' ').next().map(str::to_owned);
+    let connection = || {
+        let listed = master.client().ask("CLIENT LIST TYPE replica");
+        listed.lines().find_map(|line| Some(line.split_once(" addr=")?.0.to_owned()))
+    };
+    let listed = connection().expect("the Redis is listed");
     let value = vec![b'x'; 60_000];
     for at in 0..500 {
         assert_eq!(client.ask_words(&[b"SET", format!("key:{at}").as_bytes(), &value]), "+OK\r\n");
@@ -411,7 +414,7 @@ fn notes_are_bounded_and_crowd_nothing_out() {
     let mut of_replica = replica.client();
     wait_until("all of it has arrived", || of_replica.ask("GET fence") == "$1\r\n1\r\n");
     assert!(of_replica.ask("GETRANGE big 0 1").contains("yx"));
-    assert_eq!(client.ask("CLIENT LIST TYPE replica").split(' ').next().map(str::to_owned), connection);
+    assert_eq!(connection(), Some(listed));
 }
 
 #[test]
@@ -442,7 +445,7 @@ fn a_redis_that_follows_is_sent_no_notes() {
 #[test]
 fn one_who_does_not_read_is_let_go_and_holds_nobody_up() {
     let dir = TempDir::new();
-    let server = Server::start(dir.path(), &[&YES[..], &DEBUG[..], &["--repl-timeout", "2"]].concat());
+    let server = Server::start(dir.path(), &[&YES[..], &DEBUG[..], &["--repl-timeout", "20"]].concat());
     let mut client = server.client();
     let mut deaf = server.deaf_client();
     deaf.send(b"CHANGES.FOLLOW $\r\n");
@@ -456,9 +459,10 @@ fn one_who_does_not_read_is_let_go_and_holds_nobody_up() {
         client.send(&request(&[b"SET", b"k", value.as_bytes()]));
         assert_eq!(client.reply(), "+OK\r\n");
         slowest = slowest.max(asked.elapsed());
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(30));
     }
-    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    // Were writes to wait for the reader, one of them would until the reader is let go.
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 150 << 20, "{grown} bytes");
 }

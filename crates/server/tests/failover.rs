@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::following::{DEBUG, READONLY, field, fill, is_equal, print_log, replica_of, wait_for_link};
+use process::following::{DEBUG, READONLY, field, fill, is_equal, print_log, replica_of, wait_for_link, wait_for_only};
 use process::{Server, TempDir, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,6 +92,7 @@ fn a_replica_that_does_not_answer_leads_as_soon_as_it_does_and_its_master_waits_
         let mut client = master.client();
         let replica = replica_of(&master, &dirs[1], &DEBUG);
         is_equal(&master, &replica);
+        wait_for_only(&master);
         replica.signal("STOP");
         assert_eq!(client.ask("SET k behind"), "+OK\r\n");
         let forced = format!("FAILOVER TO 127.0.0.1 {} FORCE TIMEOUT 50", replica.port);

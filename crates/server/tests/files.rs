@@ -290,7 +290,7 @@ fn a_directory_that_goes_while_it_is_served_stops_writes_and_fails_the_stop() {
             reply = client.ask("SET k v");
             reply != "+OK\r\n"
         });
-        assert!(gone.elapsed().as_secs_f64() < 3.0, "{part}: {:?}", gone.elapsed());
+        assert!(gone.elapsed().as_secs_f64() < 20.0, "{part}: {:?}", gone.elapsed());
         let is_named = reply.contains(data.join(part).to_str().expect("text"));
         assert!(reply.starts_with("-MISCONF Haypile cannot write: ") && is_named, "{part}: {reply}");
         assert_eq!(client.ask("GET key:9").len(), 1000 + 9, "{part}: reads go on");

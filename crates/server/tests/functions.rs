@@ -198,13 +198,13 @@ fn who_loads_a_library_holds_up_nobody() {
     let server = Server::start(dir.path(), &["--workers", "1"]);
     let (mut slow, mut other) = (server.client(), server.client());
     slow.send(&process::request(&[b"FUNCTION", b"LOAD", b"#!lua name=slow\nwhile true do end"]));
-    let begun = std::time::Instant::now();
     let mut asked = 0;
-    while begun.elapsed() < std::time::Duration::from_millis(250) {
+    while !slow.has_reply() {
         assert_eq!(other.ask(&format!("SET k {asked}")), "+OK\r\n");
         asked += 1;
     }
-    assert!(asked > 10, "{asked}");
+    // One or two might be answered together with the load.
+    assert!(asked > 3, "{asked}");
     assert_eq!(slow.reply(), "-ERR Error registering functions: ERR FUNCTION LOAD timeout\r\n");
     server.stop();
 }

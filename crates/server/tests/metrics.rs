@@ -253,7 +253,8 @@ fn whoever_asks_is_answered_beside_any_number_that_do_not() {
         }
         let since = Instant::now();
         assert_eq!(value(&metrics(port), "haypile_connected_clients"), "1", "who asks for metrics is no client");
-        assert!(since.elapsed() < Duration::from_secs(2), "{round}: {:?}", since.elapsed());
+        // The others are let go after ten seconds.
+        assert!(since.elapsed() < Duration::from_secs(8), "{round}: {:?}", since.elapsed());
         assert_eq!(client.ask("PING"), "+PONG\r\n");
     }
     // No more of them are open than there may be.

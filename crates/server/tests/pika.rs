@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::following::{DEBUG, field, fill, is_equal, replica_of, wait_for_link};
+use process::following::{DEBUG, field, fill, is_equal, replica_of, wait_for_link, wait_for_only};
 use process::redis::redis;
 use process::{Client, Server, TempDir, wait_until};
 use std::io::Write;
@@ -24,6 +24,7 @@ fn client_kill_all_closes_everybody_but_replicas() {
         let rest = closed.rest();
         assert!(!rest.contains("PONG"), "{rest}");
     }
+    wait_for_only(&master);
     let mut client = master.client();
     assert_eq!(client.ask("CLIENT LIST TYPE replica").matches("id=").count(), 1);
     fill(&mut client, 0, 10);

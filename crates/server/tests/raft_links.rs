@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Bytes a second in each direction of a connection.
-const RATE: usize = 512 << 10;
+const RATE: usize = 256 << 10;
 
 /// Hands on what comes, at the rate of a slow connection, until either side ends.
 fn hand_on(mut from: TcpStream, mut to: TcpStream) {
@@ -50,7 +50,7 @@ fn an_entry_that_takes_longer_than_an_election_timeout_ends_no_term() {
     group.settle();
     let mut client = group.client(leader);
     let term = raft(&mut client, "term");
-    // Entries of a megabyte, each of which takes two seconds, or three election timeouts.
+    // Entries of a megabyte, each of which takes four seconds, or longer than any member waits before it campaigns.
     let value = vec![b'x'; 8 * RATE];
     assert_eq!(client.ask_words(&[b"SET", b"key", &value]), "+OK\r\n");
     assert_eq!(client.ask("STRLEN key"), format!(":{}\r\n", value.len()));

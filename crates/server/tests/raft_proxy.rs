@@ -157,6 +157,8 @@ fn a_connection_ends_with_its_client_or_its_leader() {
     // CLIENT KILL reaches one by the member that it has come by.
     let mut killed = group.client(other);
     assert_eq!(killed.ask("INCR n"), ":1\r\n");
+    let clients = |of: &mut Client<TcpStream>| of.ask("CLIENT LIST TYPE normal").matches("id=").count();
+    wait_until("nobody else is there", || clients(&mut beside) == 2);
     assert_eq!(beside.ask("CLIENT KILL TYPE normal SKIPME yes"), ":1\r\n");
     assert_eq!(killed.try_ask("GET key"), None);
     let mut left = group.client(other);
@@ -180,8 +182,7 @@ fn a_connection_ends_with_its_client_or_its_leader() {
 fn a_leader_that_hands_over_ends_the_connections_of_others() {
     let (group, leader, mut client) = group(&[]);
     assert_eq!(client.ask("SET key value"), "+OK\r\n");
-    let to = leader + 1;
-    assert_eq!(group.client(leader).ask(&format!("RAFT.TRANSFER-LEADER {}", (to % 3) + 1)), "+OK\r\n");
+    group.hand_over(leader, (leader + 1) % 3);
     wait_until("its connection has ended", || client.try_ask("PING").is_none());
     let value = Some("$5\r\nvalue\r\n".to_owned());
     wait_until("the former leader hands on, too", || group.client(leader).try_ask("GET key") == value);

@@ -243,7 +243,7 @@ fn sentinels_find_another_master_and_clients_go_on() {
     drop(clients);
     let now = master_port(&mut asked);
     let leads = members.iter().find(|member| member.port() == now).expect("it is one of these");
-    assert_eq!(field(&mut leads.server.client(), "connected_slaves"), "2");
+    wait_until("both others follow it", || field(&mut leads.server.client(), "connected_slaves") == "2");
     let others = members.iter().filter(|member| member.port() != now);
     others.for_each(|other| is_equal(&leads.server, &other.server));
     drop(sentinels);

@@ -78,11 +78,13 @@ fn rounds_of_event_loops_are_counted_with_their_time() {
     });
     wait_until("there are samples", || number(&mut client, "instantaneous_eventloop_duration_usec") > 0);
     assert!(number(&mut client, "instantaneous_eventloop_cycles_per_sec") > 0);
-    // Sleep is no part of a round.
-    let before_us = number(&mut client, "eventloop_duration_sum");
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let slept_us = number(&mut client, "eventloop_duration_sum") - before_us;
-    assert!(slept_us < 250_000, "{slept_us}");
+    // Sleep is no part of a round; the time in which other processes run meanwhile is.
+    let mut naps_us = (0..5).map(|_| {
+        let before_us = number(&mut client, "eventloop_duration_sum");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        number(&mut client, "eventloop_duration_sum") - before_us
+    });
+    assert!(naps_us.any(|nap_us| nap_us < 250_000), "naps are counted");
     assert_eq!(client.ask("CONFIG RESETSTAT"), "+OK\r\n");
     assert!(number(&mut client, "eventloop_cycles") < cycles);
     server.stop();

@@ -171,7 +171,7 @@ fn handshakes_that_fail_are_counted_and_told() {
 
 /// Clients at the same time, and the handshakes of each.
 const CLIENTS: usize = 16;
-const EACH: usize = 20;
+const EACH: usize = 40;
 
 #[test]
 fn many_handshakes_at_once_leave_others_their_turn() {
@@ -203,6 +203,7 @@ fn many_handshakes_at_once_leave_others_their_turn() {
         }
     });
     assert_eq!(finished.into_inner(), CLIENTS * EACH);
-    assert!(seen.len() > EACH / 4, "it is answered again and again between them: {seen:?}");
+    // Were it to wait for all that are there, it would be answered once or twice.
+    assert!(seen.len() > EACH / 8, "it is answered again and again between them: {seen:?}");
     server.stop();
 }

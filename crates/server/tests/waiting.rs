@@ -12,15 +12,16 @@ fn wait_delays_its_own_connection_and_nobody_else() {
     let server = Server::start(dir.path(), &["--workers", "1"]);
     let (mut waits, mut other) = (server.client(), server.client());
     let begun = Instant::now();
-    waits.send(&[request(&[b"WAIT", b"1", b"300"]), request(&[b"PING"])].concat());
+    waits.send(&[request(&[b"WAIT", b"1", b"1000"]), request(&[b"PING"])].concat());
     let mut asked = 0;
-    while begun.elapsed() < Duration::from_millis(200) {
+    while !waits.has_reply() {
         assert_eq!(other.ask("PING"), "+PONG\r\n");
         asked += 1;
     }
-    assert!(asked > 10, "others are answered meanwhile");
+    // One or two might be answered together with the call that waits.
+    assert!(asked > 3, "others are answered meanwhile");
     assert_eq!(waits.reply(), ":0\r\n");
-    assert!(begun.elapsed() >= Duration::from_millis(300), "it waits for replicas that could come");
+    assert!(begun.elapsed() >= Duration::from_millis(1000), "it waits for replicas that could come");
     assert_eq!(waits.reply(), "+PONG\r\n", "what came behind it runs afterwards");
     assert_eq!(waits.ask("WAIT 0 0"), ":0\r\n");
 

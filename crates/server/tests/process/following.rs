@@ -29,6 +29,16 @@ pub fn wait_for_link(replica: &Server) {
     wait_until("the replica follows", || field(&mut client, "master_link_status") == "up");
 }
 
+/// Waits until the only replica of a master is one whose connection takes records. The connection that has given it a
+/// copy may be there for a moment longer.
+pub fn wait_for_only(master: &Server) {
+    let mut client = master.client();
+    wait_until("the copy's connection has gone", || {
+        let info = client.ask("INFO replication");
+        info.contains("connected_slaves:1\r\n") && info.contains(",state=online,")
+    });
+}
+
 /// Waits until a replica has all that its master has, and compares the data.
 pub fn is_equal(master: &Server, replica: &Server) {
     let (mut of_master, mut of_replica) = (master.client(), replica.client());

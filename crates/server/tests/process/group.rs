@@ -4,7 +4,7 @@ use super::{Client, Server, TempDir, free_port, wait_until};
 use std::net::TcpStream;
 
 /// The directives with which elections are short.
-pub const QUICK: [&str; 4] = ["--raft-election-timeout", "600", "--raft-heartbeat-interval", "60"];
+pub const QUICK: [&str; 4] = ["--raft-election-timeout", "1500", "--raft-heartbeat-interval", "100"];
 
 pub struct Group {
     pub dirs: Vec<TempDir>,
@@ -17,6 +17,7 @@ pub struct Group {
 }
 
 impl Group {
+    /// Starts three servers, and waits until all know the leader and it hears of all.
     pub fn start(more: &[&'static str]) -> Group {
         let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
         Group::start_behind(ports.clone(), ports, more)
@@ -27,6 +28,13 @@ impl Group {
         let dirs: Vec<_> = (0..3).map(|_| TempDir::new()).collect();
         let mut group = Group { dirs, ports, known_by, servers: (0..3).map(|_| None).collect(), more: more.to_vec() };
         (0..3).for_each(|at| group.begin(at));
+        // Two of them may elect a leader before the third one is there.
+        wait_until("all know the leader, and it hears of all", || {
+            let leader = group.leader();
+            let (id, page) = ((leader + 1).to_string(), group.client(leader).ask("INFO raft"));
+            let knows = |at: usize| raft(&mut group.client(at), "leader_id") == id;
+            page.matches(",active=1,").count() == 2 && (0..3).all(knows)
+        });
         group
     }
 
@@ -59,6 +67,22 @@ impl Group {
             leader.is_some()
         });
         leader.expect("it was found")
+    }
+
+    /// Has the leader hand over to another member, and waits until that one leads. A hand-over that takes long is given
+    /// up, and begun again.
+    pub fn hand_over(&self, leader: usize, to: usize) {
+        let order = format!("RAFT.TRANSFER-LEADER {}", to + 1);
+        let answer = self.client(leader).ask(&order);
+        let given_up = "-ERR the other member did not take over\r\n";
+        assert!(answer == "+OK\r\n" || answer == given_up, "{answer}");
+        wait_until("the other member leads", || {
+            let leads = raft(&mut self.client(to), "role") == "leader";
+            if !leads && answer == given_up {
+                self.client(leader).try_ask(&order);
+            }
+            leads
+        });
     }
 
     /// Waits until all that are up have all that the leader has.

@@ -181,6 +181,19 @@ impl Server {
         assert!(sent.expect("kill runs").success());
     }
 
+    /// Stops the process where it is, and waits until each of its threads stands still.
+    pub fn halt(&self) {
+        self.signal("STOP");
+        wait_until("all its threads stand still", || {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it is there");
+            threads.flatten().all(|thread| {
+                // A thread may end meanwhile.
+                let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+                state.is_empty() || state.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with('T'))
+            })
+        });
+    }
+
     /// Waits for its end.
     pub fn ended(mut self) -> ExitStatus {
         let mut status = None;
@@ -258,9 +271,7 @@ impl<S: Read + Write> Client<S> {
     /// Sends an inline command and reads its whole reply; None where the connection ends instead.
     pub fn try_ask(&mut self, command: &str) -> Option<String> {
         self.socket.write_all(format!("{command}\r\n").as_bytes()).ok()?;
-        let mut bytes = Vec::new();
-        self.read_reply(&mut bytes).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        self.try_reply()
     }
 
     /// Sends a command with any arguments.
@@ -269,11 +280,23 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
+    /// Sends a command with any arguments; None where the connection ends instead of a reply.
+    pub fn try_ask_words(&mut self, words: &[&[u8]]) -> Option<String> {
+        self.socket.write_all(&request(words)).ok()?;
+        self.try_reply()
+    }
+
     /// One reply with all that is in it.
     pub fn reply(&mut self) -> String {
         let mut bytes = Vec::new();
         self.read_reply(&mut bytes).expect("the server answers to the end");
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn try_reply(&mut self) -> Option<String> {
+        let mut bytes = Vec::new();
+        self.read_reply(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn read_reply(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
