@@ -10,7 +10,7 @@ use crate::statement;
 use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, KeySpec, Keys, Mode, Use};
 use crate::zset::{lex_range, on_removed, score_range};
 use haypile_resp::{Elements, Nesting, Reply, Scored, Shape, write};
-use haypile_store::{Direction, Txn};
+use haypile_store::{Direction, STATEMENTS_BYTES_MAX, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
 use haypile_types::zset::{self, Maker, Range, Stretch, Zset};
 use haypile_types::{event, key};
@@ -378,6 +378,9 @@ pub(crate) const ZRANGESTORE: Command = Command {
 /// Members that one statement names at most.
 const STATED_AT_ONCE: usize = 10_000;
 
+/// Bytes that a member takes in a statement, and until then, beside its own.
+const AROUND_MEMBER: usize = 32;
+
 /// Elements that ZRANGESTORE takes over at once.
 const STEP: u64 = 1024;
 
@@ -424,9 +427,9 @@ fn cuts_as_no_redis(txn: &mut Txn, zset: &Zset, range: Range) -> Result<bool> {
         return Ok(false);
     }
     let (last, mut ends) = (zset.cardinality()?.saturating_sub(1), [0.0; 2]);
-    for (at, end) in [0, last].into_iter().zip(&mut ends) {
-        let range = Range::Index { from: at, until: at + 1 };
-        let stretch = Stretch { range, direction: Direction::Forward, skip: 0, take: 1 };
+    let range = Range::Index { from: 0, until: last + 1 };
+    for (direction, end) in [Direction::Forward, Direction::Backward].into_iter().zip(&mut ends) {
+        let stretch = Stretch { range, direction, skip: 0, take: 1 };
         zset.visit(txn, stretch, |_, score| {
             *end = score;
             ControlFlow::Break(())
@@ -514,14 +517,22 @@ fn remove(txn: &mut Txn, args: Args, bounds: Bounds, event: &'static str) -> Res
     let length = zset.cardinality()?;
     let asked = Asked { bounds, direction: Direction::Forward, offset: 0, limit: None, with_scores: false };
     let Some(stretch) = asked.stretch(length) else { return Ok(Reply::Integer(0)) };
-    let (names_them, mut gone) = (cuts_as_no_redis(txn, &zset, stretch.range)?, Vec::new());
+    let (names_them, mut gone, mut bytes) = (cuts_as_no_redis(txn, &zset, stretch.range)?, Vec::new(), 0);
     let removed = zset.remove_range(txn, &key, stretch, |member, _| {
-        if names_them {
+        bytes += member.len() + AROUND_MEMBER;
+        if names_them && bytes <= STATEMENTS_BYTES_MAX {
             gone.push(member.to_vec());
         }
     })?;
     if removed > 0 {
         on_removed(txn, &key, event, removed == length);
+    }
+    if names_them && removed == length {
+        statement::state_deletion(txn, key.name);
+        return Ok(Reply::Integer(removed as i64));
+    }
+    if names_them && bytes > STATEMENTS_BYTES_MAX {
+        txn.state_too_much();
     }
     for some in gone.chunks(STATED_AT_ONCE) {
         let words: Vec<&[u8]> = [&b"ZREM"[..], key.name].into_iter().chain(some.iter().map(Vec::as_slice)).collect();
