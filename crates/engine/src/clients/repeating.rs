@@ -87,6 +87,12 @@ impl Repeating {
         }
     }
 
+    /// Returns whether a command that is unknown here is to be refused.
+    pub fn select_unknown(&self) -> Selected {
+        let is_taken = |selection: &Selection| selection.has_database(self.selected.load(Ordering::Relaxed));
+        if self.selection.as_ref().is_none_or(is_taken) { Selected::Runs } else { Selected::LeftOut }
+    }
+
     /// Returns the offset in the stream through which all has ended.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Acquire)
@@ -151,6 +157,8 @@ fn select(selection: &Selection, selected: &AtomicU32, entry: &Entry, args: Args
     match (first, keys.all(|taken| taken == first)) {
         (true, true) => Selected::Runs,
         (false, true) => Selected::LeftOut,
+        // Keys that are not taken are not there.
+        _ if matches!(name, "del" | "unlink") => Selected::Runs,
         _ => Selected::Refused(format!("{name} has keys of slots that `replicaof-slots` takes, and of others")),
     }
 }
@@ -177,9 +185,48 @@ fn is_of_server(error: &str) -> bool {
     OF_SERVER.contains(&code) || why.ends_with("the server is stopping")
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
+    use haypile_commands::Table;
+    use haypile_resp::OwnedArgs;
+
+    /// Returns what becomes of a line of words, behind the lines before.
+    fn of(repeating: &Repeating, line: &str) -> Selected {
+        let words: OwnedArgs = line.split(' ').map(str::as_bytes).collect();
+        let table = Table::new();
+        let args = Args::from(words.as_args());
+        match table.lookup(args) {
+            Some(entry) => repeating.select(entry, args),
+            None => repeating.select_unknown(),
+        }
+    }
+
+    #[test]
+    fn commands_run_where_their_database_and_slots_are_taken() {
+        let origin = Origin { stream: [0; 40], offset: 0, database: 3 };
+        let selecting = |databases, slots| Repeating::new(&origin, &Selection::read(databases, slots));
+        let some = selecting("0,3", "");
+        for line in
+            ["SET a 1", "SELECT 1", "PUBLISH c m", "FLUSHALL", "SELECT 0", "FLUSHDB", "COPY a b DB 3", "UNKNOWN a"]
+        {
+            assert_eq!(of(&some, line), Selected::Runs, "{line}");
+        }
+        of(&some, "SELECT 1");
+        for line in ["SET a 1", "FLUSHDB", "UNKNOWN a", "EVAL text 0", "MOVE a 2", "SWAPDB 2 1"] {
+            assert_eq!(of(&some, line), Selected::LeftOut, "{line}");
+        }
+        for line in ["SWAPDB 0 1", "MOVE a 3", "COPY a b REPLACE DB 0"] {
+            assert!(matches!(of(&some, line), Selected::Refused(_)), "{line}");
+        }
+        // Slot 15495 is that of `a`, and 3300 that of `b`.
+        let some = selecting("", "15495");
+        for (line, expected) in [("SET a 1", true), ("SET b 1", false), ("MSET a 1 {a}b 2", true), ("DEL b a", true)] {
+            assert_eq!(of(&some, line) == Selected::Runs, expected, "{line}");
+        }
+        assert!(matches!(of(&some, "MSET a 1 b 2"), Selected::Refused(_)));
+        assert_eq!(of(&selecting("", ""), "MSET a 1 b 2"), Selected::Runs);
+    }
 
     #[test]
     fn errors_of_the_server_are_told_from_those_of_a_command() {

@@ -304,7 +304,8 @@ fn begin_repeated(session: &Session, call: &Planned<'_>, position: Position) {
 fn selected(session: &Session, call: &Planned<'_>) -> Selected {
     match (&session.state.repeating, &call.entry) {
         (Some(repeating), Ok(entry)) => repeating.select(entry, call.args.into()),
-        _ => Selected::Runs,
+        (Some(repeating), Err(_)) => repeating.select_unknown(),
+        (None, _) => Selected::Runs,
     }
 }
 

@@ -178,6 +178,11 @@ impl<'s> Directory<'s> {
         Directory { keeps_expired: true, selection: selection.clone(), is_selected, ..self }
     }
 
+    /// Returns whether a key of the database comes in.
+    fn selects(&self, name: &[u8]) -> bool {
+        self.is_selected && self.selection.has_slot(slot_of(name).0)
+    }
+
     /// Returns the scripts of the file, if it is for a replica.
     pub fn take_scripts(&mut self) -> Scripts {
         std::mem::take(&mut self.scripts)
@@ -202,7 +207,7 @@ impl<'s> Directory<'s> {
     fn on_key(&mut self, key: haypile_rdb::Key<'_>) -> Result<(), Ended> {
         let haypile_rdb::Key { kind, deadline_ms, position, .. } = key;
         self.about = About { kind, deadline_ms, position, elements: 0 };
-        if !self.is_selected || !self.selection.has_slot(slot_of(key.name).0) {
+        if !self.selects(key.name) {
             (self.key, self.named) = (Current::Skipped, None);
             return Ok(());
         }
@@ -467,6 +472,7 @@ impl Sink for Directory<'_> {
                 })?;
             }
             Event::Function(code) => self.on_function(code)?,
+            Event::Module { key, .. } if key.is_some_and(|key| !self.selects(key)) => self.named = None,
             Event::Module { name, .. } => self.tally.skip_module(name),
             Event::Aux { name: b"repl-stream-db", value } => {
                 let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());

@@ -118,10 +118,10 @@ fn check_own(raft: &Raft, address: &str) -> Result<(), String> {
         info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned)
     };
     match asked {
-        Ok(Reply::Bulk(info)) if run_id(&info).is_some_and(|id| id != raft.engine.run_id()) => {
+        Ok(Reply::Bulk(info)) if run_id(&info).as_deref() == Some(raft.engine.run_id()) => Ok(()),
+        Ok(Reply::Bulk(_)) => {
             Err(format!("another server answers at {address}: give the address at which others reach this one"))
         }
-        Ok(Reply::Bulk(_)) => Ok(()),
         Ok(reply) => {
             let why = error_in(&reply).unwrap_or_else(|| "no text".into());
             tracing::warn!("whether {address} leads to this server is not known: it answers {why} to INFO");

@@ -59,9 +59,7 @@ pub fn connect<'r>(
         return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
     }
     if !config.replication.selection.is_all() && !replication.engine.group.is_member() {
-        let why =
-            "it is a Haypile, which is followed as a whole, and `replicaof-databases` or `replicaof-slots` is set";
-        return Err(Error::new(ErrorKind::Unsupported, why));
+        tracing::warn!("the master is a Haypile, which is followed as a whole: {} are for a Redis", SELECTING);
     }
     // Members of a group copy each other's data by turns.
     if !replication.engine.group.is_member() {
@@ -69,6 +67,9 @@ pub fn connect<'r>(
     }
     Ok((remote, registered, Other::Haypile))
 }
+
+/// The directives of a selection.
+const SELECTING: &str = "`replicaof-databases` and `replicaof-slots`";
 
 /// Connects as `connect` does, to a server of which data were copied before or shall be.
 ///
