@@ -103,6 +103,7 @@ mod tests {
     use crate::manifest::BackupFile;
     use haypile_log::History;
     use haypile_log::testing::Random;
+    use std::path::Path;
 
     /// A backup and the chunks behind it, as lines.
     fn archive() -> String {
@@ -154,8 +155,9 @@ mod tests {
 
     #[test]
     fn the_inputs_that_the_target_begins_with_are_what_lies_in_archives() {
-        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/archive/seeds/archive/");
-        let bytes = |name: &str| std::fs::read(format!("{seeds}{name}")).expect("it is there");
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+        let seeds = Path::new(&package).join("../../fuzz/archive/seeds/archive");
+        let bytes = |name: &str| std::fs::read(seeds.join(name)).expect("it is there");
         let text = |name: &str| String::from_utf8(bytes(name)).expect("it is a text")[1..].to_owned();
         for name in ["manifest", "manifest-loaded", "manifest-empty"] {
             assert!(Manifest::parse(&text(name)).is_ok(), "{name}");
@@ -169,7 +171,7 @@ mod tests {
         assert!(text("chunks").lines().chain([&text("chunk")[..]]).all(|name| ChunkName::parse(name).is_some()));
         assert!(Key::parse(&text("key")).is_ok());
         assert!(["sealed", "sealed-empty"].iter().all(|name| bytes(name)[1..].starts_with(b"haypsea1")));
-        let all = std::fs::read_dir(seeds).expect("it is a folder").map(|entry| entry.expect("it is there").path());
+        let all = std::fs::read_dir(&seeds).expect("it is a folder").map(|entry| entry.expect("it is there").path());
         all.for_each(|path| check_bytes(&std::fs::read(path).expect("it is a file")));
     }
 

@@ -8,7 +8,7 @@ use haypile_resp::number;
 use haypile_store::{Origin, Repeated, Stop, slot_of};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// What becomes of a command of a master of whose keys only some are taken.
+/// The fate of a command of a master of whose keys only some are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selected {
     Runs,
@@ -124,7 +124,7 @@ fn select(selection: &Selection, selected: &AtomicU32, entry: &Entry, args: Args
     let number = |at: usize| (at < args.len()).then(|| number::parse_i64(args.get(at))).flatten();
     let database = |at: usize| number(at).and_then(|number| u32::try_from(number).ok());
     let in_database = selected.load(Ordering::Relaxed);
-    // What a wrong number means is for the command to say.
+    // The command itself speaks of wrong numbers.
     let other = match name {
         "select" => {
             if let Some(database) = database(1) {

@@ -127,12 +127,8 @@ impl WorkerState {
         out: &mut Vec<u8>,
     ) -> Checked {
         begin_repeated(session, call, self.position);
-        match selected(session, call) {
-            Selected::Runs => {}
-            Selected::LeftOut => return Checked::Answered(Next::Read),
-            Selected::Refused(why) => {
-                return Checked::Answered(self.refuse(engine, session, Reply::error(format!("ERR {why}")), out));
-            }
+        if let Some(answered) = self.leave_out(engine, session, call, out) {
+            return answered;
         }
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let is_open = session.state.authenticated || engine.accounts.default_user().is_open();
@@ -201,6 +197,28 @@ impl WorkerState {
         }
         session.rest_on(self.store_version);
         Checked::Go
+    }
+
+    /// Returns the end of a command of a master of whose keys only some are taken, if it is not to run.
+    fn leave_out(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        call: &Planned<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Checked> {
+        let repeating = session.state.repeating.as_ref()?;
+        let selected = match &call.entry {
+            Ok(entry) => repeating.select(entry, call.args.into()),
+            Err(_) => repeating.select_unknown(),
+        };
+        match selected {
+            Selected::Runs => None,
+            Selected::LeftOut => Some(Checked::Answered(Next::Read)),
+            Selected::Refused(why) => {
+                Some(Checked::Answered(self.refuse(engine, session, Reply::error(format!("ERR {why}")), out)))
+            }
+        }
     }
 
     /// Returns what becomes of a call that a pause holds.
@@ -297,15 +315,6 @@ fn begin_repeated(session: &Session, call: &Planned<'_>, position: Position) {
     let is_question = call.args.len() > 1 && call.args.get(1).eq_ignore_ascii_case(b"getack");
     if is_question && call.entry.as_ref().is_ok_and(|entry| entry.command.syscmd) {
         repeating.ask();
-    }
-}
-
-/// Returns what becomes of a command of a master of whose keys only some are taken.
-fn selected(session: &Session, call: &Planned<'_>) -> Selected {
-    match (&session.state.repeating, &call.entry) {
-        (Some(repeating), Ok(entry)) => repeating.select(entry, call.args.into()),
-        (Some(repeating), Err(_)) => repeating.select_unknown(),
-        (None, _) => Selected::Runs,
     }
 }
 

@@ -171,8 +171,8 @@ impl<'s> Directory<'s> {
         }
     }
 
-    /// Has keys come in whose deadlines have passed, as a replica keeps them until its master removes them, and scripts;
-    /// and no keys but those that are selected.
+    /// Has keys come in whose deadlines have passed, as a replica keeps them until its master removes them, and
+    /// scripts; and no keys but those that are selected.
     pub fn for_replica(self, selection: &Selection) -> Self {
         let is_selected = selection.has_database(self.database);
         Directory { keeps_expired: true, selection: selection.clone(), is_selected, ..self }

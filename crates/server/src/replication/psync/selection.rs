@@ -1,5 +1,5 @@
-//! The keys of a Redis that are taken, where not all are: which ones a load has taken is a fact among its data, and with
-//! other directives the data of the master come anew.
+//! The keys of a Redis that are taken, where not all are: which ones a load has taken is a fact among its data, and
+//! with other directives the data of the master come anew.
 
 use haypile_config::Selection;
 use haypile_store::{Mode, Store};
