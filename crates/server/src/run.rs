@@ -275,10 +275,11 @@ fn load(
                 tracing::info!("loading: {} of {} MB of the log replayed", done_bytes >> 20, total_bytes >> 20);
             }
         });
-        if opened.is_ok() {
+        if let Ok(store) = &opened {
             let (seconds, replayed) =
                 (started.elapsed().as_secs_f64(), engine.loading.bytes_done.load(Ordering::Relaxed));
             tracing::info!("data loaded in {seconds:.3} seconds, {:.1} MB of the log replayed", replayed as f64 / 1e6);
+            archive::clock::compare(store.log());
         }
         // The main thread has gone if the server was told to stop meanwhile.
         let _ = done.send(opened);

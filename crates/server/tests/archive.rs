@@ -276,8 +276,9 @@ fn an_archive_that_refuses_keeps_the_log_until_it_is_back() {
     assert!(number(&mut client, "archive_lag_records") >= 2000);
     // The last flush of a stop lets go of nothing either.
     server.stop();
-    let server = archiving(dir.path(), &archive, &small);
+    let server = archiving(dir.path(), &archive, &[&small[..], &["--logfile", "server.log"]].concat());
     let mut client = server.client();
+    wait_until("it is noticed again", || field_of(&mut client, "archive_state") == "failing");
     for n in 0..500 {
         assert_eq!(client.ask(&format!("SET key:{n} {value}")), "+OK\r\n");
     }
@@ -288,6 +289,8 @@ fn an_archive_that_refuses_keeps_the_log_until_it_is_back() {
     assert!(bytes > 2500 * 10_000, "{bytes}: no backup needs what came before it, but it was archived");
     let digest_now = digest(&mut client);
     server.stop();
+    let told = std::fs::read_to_string(dir.path().join("server.log")).expect("it is written");
+    assert_eq!(told.matches("works again").count(), 1, "{told}");
     let listed = succeeds(&["backups", text(&archive)]);
     assert!(listed.contains(" to 2500,"), "{listed}");
     assert!(succeeds(&["check", text(&archive)]).contains(": 0 defects"));
@@ -540,4 +543,18 @@ fn without_an_archive_there_is_nothing_to_ask_for() {
     let closed = refuses(&["backup", "--port", &free_port().to_string()]);
     assert!(closed.contains("cannot be reached"), "{closed}");
     server.stop();
+}
+
+#[test]
+fn a_backup_that_others_have_removed_is_made_anew() {
+    let (dir, archive) = (TempDir::new(), TempDir::new());
+    let server = archiving(dir.path(), archive.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("SET key value"), "+OK\r\n");
+    wait_for_archive(&mut client);
+    let lost = field_of(&mut client, "archive_last_backup");
+    objects(archive.path(), "backups").into_iter().for_each(|path| std::fs::remove_file(path).expect("it is there"));
+    wait_until("another one is made", || field_of(&mut client, "archive_last_backup") != lost);
+    let expected = digest(&mut client);
+    assert_eq!(digest_of(&restored(archive.path(), &[]).1), expected);
 }

@@ -7,6 +7,7 @@
 pub mod ask;
 mod backup;
 pub mod check;
+pub mod clock;
 mod digests;
 mod latest;
 pub mod list;
@@ -202,7 +203,7 @@ impl Archiver {
         let after = Index(first).max(hold.after()).min(store.log().applied().max(hold.after()));
         if after > hold.after() {
             tracing::warn!(
-                "records {} to {after} wait for the archive no longer: 'archive-log-size' is reached",
+                "records {} to {after} may go before they are archived: 'archive-log-size' is reached",
                 hold.after().next()
             );
             hold.advance(after);
@@ -259,6 +260,13 @@ impl Archiver {
             facts.failures += 1;
             facts.waiting.get_or_insert_with(Instant::now);
         });
+    }
+
+    /// Ends a failure, and says so.
+    fn note_recovery(facts: &mut ArchiveFacts) {
+        if !std::mem::take(&mut facts.failure).is_empty() {
+            tracing::info!("the archive at {} works again", facts.place);
+        }
     }
 
     /// Archives nothing from now on.

@@ -18,6 +18,9 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after a backup that failed the next one is tried.
 const BACKUP_RETRY: Duration = Duration::from_secs(300);
 
+/// How often the newest backup is looked for in the archive, in times of `archive-interval`.
+const LOST_LOOK: u32 = 10;
+
 pub struct Session<'a> {
     archiver: &'a Archiver,
     wanted: Wanted,
@@ -33,6 +36,8 @@ pub struct Session<'a> {
     looked: Instant,
     noted: Instant,
     newest_backup: Option<Latest>,
+    /// When it was seen in the archive.
+    seen: Instant,
     /// How many backups were made when `newest_backup` was looked for.
     backups_made: u64,
     /// When this process made the last of them, as far as the session saw it.
@@ -90,6 +95,7 @@ impl<'a> Session<'a> {
             looked: Instant::now(),
             noted: Instant::now(),
             newest_backup,
+            seen: Instant::now(),
             backups_made,
             made: None,
             asked: None,
@@ -159,7 +165,7 @@ impl<'a> Session<'a> {
                 let is_failing = !facts.failure.is_empty() && waits;
                 facts.state = if is_failing { "failing" } else { state };
                 if !is_failing {
-                    facts.failure.clear();
+                    Archiver::note_recovery(facts);
                 }
             });
             if writes && !std::mem::replace(&mut self.has_written, writes) {
@@ -230,7 +236,7 @@ impl<'a> Session<'a> {
                     self.archive.is_still_there().map_err(|error| error.to_string())?;
                     *pause = RETRY;
                     self.archiver.engine.archiving.note(|facts| {
-                        facts.failure.clear();
+                        Archiver::note_recovery(facts);
                         facts.chunks += 1;
                         facts.bytes += chunk.bytes.len() as u64;
                     });
@@ -308,6 +314,9 @@ impl<'a> Session<'a> {
             let chain = self.archiver.chain().ok_or("the data are not open")?;
             self.look_for_hole(&chain)?;
         }
+        if writes && self.seen.elapsed() >= Duration::from_secs(self.wanted.interval_s) * LOST_LOOK {
+            self.look_for_lost()?;
+        }
         let is_under_way = {
             let orders = self.archiver.orders();
             orders.backs_up || orders.wants_backup
@@ -334,9 +343,23 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Finds out whether the newest backup is in the archive still: others that write there may have removed it. Then
+    /// another one is due at once.
+    fn look_for_lost(&mut self) -> Result<(), String> {
+        let before = self.newest_backup.clone();
+        self.find_backup()?;
+        let is_older = |before: &Latest| self.newest_backup.as_ref().is_none_or(|now| now.made_ms < before.made_ms);
+        if let Some(Latest { name, .. }) = before.filter(is_older) {
+            tracing::warn!("the backup {name} has gone from the archive: another one is made");
+            (self.asked, self.made, self.lacks_records) = (None, None, true);
+        }
+        Ok(())
+    }
+
     fn find_backup(&mut self) -> Result<(), String> {
         let chain = self.archiver.chain().ok_or("the data are not open")?;
         self.newest_backup = latest(&self.archive, &chain).map_err(|error| error.to_string())?;
+        self.seen = Instant::now();
         self.note_backup();
         Ok(())
     }
