@@ -6,7 +6,7 @@ mod process;
 use haypile_rdb::{File, Key, Kind, VERSION, Writer};
 use process::following::{DEBUG, field, wait_for_link};
 use process::redis::{Master, Replica, file_of, redis};
-use process::{Client, Server, TempDir, wait_until};
+use process::{Client, Server, TempDir, request, wait_until};
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -139,6 +139,7 @@ fn scripts_that_come_by_name_are_had_from_the_masters_data() {
     let mut offset = link.send(&[&run]);
     link.wait_for(offset);
     assert_eq!(replica.client().ask("GET a"), "$1\r\n3\r\n");
+    assert_eq!(replica.client().info("number_of_cached_scripts"), "1", "those that cannot be compiled are not there");
     // The cache goes with the process. Then all data come again, with the scripts.
     replica.kill_now();
     let replica = again(&other, port, master.port);
@@ -185,8 +186,54 @@ fn a_script_that_no_load_brings_stops_the_stream() {
 }
 
 #[test]
-fn deadlines_of_members_in_a_file_of_keydb_are_not_dropped_without_a_word() {
+fn scripts_that_a_master_has_sent_stay_behind_many_others() {
     let other = TempDir::new();
+    let master = Master::new();
+    let replica = Server::start(other.path(), &DEBUG);
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "1")]), 0);
+    let text = request(&[b"EVAL", SCRIPT.as_bytes(), b"1", b"a", b"2"]);
+    link.say(&text);
+    let mut offset = text.len() as u64;
+    offset += (0..600).map(|number| link.send(&[&format!("EVAL return({number}) 0")])).sum::<u64>();
+    link.wait_for(offset);
+    let mut client = replica.client();
+    for number in 0..600 {
+        assert_eq!(client.ask(&format!("EVAL return({}) 0", 1000 + number)), format!(":{}\r\n", 1000 + number));
+    }
+    offset += link.send(&[&format!("EVALSHA {NAME} 1 a 2")]);
+    link.wait_for(offset);
+    assert_eq!(client.ask("GET a"), "$1\r\n5\r\n");
+    drop(client);
+    replica.stop();
+}
+
+#[test]
+fn the_stream_goes_on_where_the_load_for_a_script_cannot_be_held() {
+    let other = TempDir::new();
+    let master = Master::new();
+    let replica = Server::start(other.path(), &DEBUG);
+    let run = format!("EVALSHA {NAME} 1 a 2");
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "1")]), 0);
+    let mut offset = link.send(&["INCR a"]);
+    link.wait_for(offset);
+    link.send(&[&run]);
+    let mut client = replica.client();
+    let _refused = master.load(&file_of_keydb(), 1000);
+    wait_until("it is told", || field(&mut client, "master_link_error").contains("cannot be held here"));
+    assert!(client.ask_words(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]).contains(NAME));
+    // No other load: the stream goes on where the data are.
+    let mut link = master.go_on(offset);
+    offset += link.send(&[&run]);
+    link.wait_for(offset);
+    assert_eq!(client.ask("GET a"), "$1\r\n4\r\n");
+    drop(client);
+    replica.stop();
+}
+
+/// Returns a file with deadlines of members of a set, which cannot be held here.
+fn file_of_keydb() -> Vec<u8> {
     let mut file = Writer::file(Vec::new(), VERSION).expect("memory takes it");
     file.database(0).expect("memory takes it");
     for name in ["lasting", "fading"] {
@@ -197,7 +244,12 @@ fn deadlines_of_members_in_a_file_of_keydb_are_not_dropped_without_a_word() {
     }
     file.aux(b"keydb-subexpire-key", b"one").expect("memory takes it");
     file.aux(b"keydb-subexpire-when", b"4102444800000").expect("memory takes it");
-    let file = file.end().expect("memory takes it");
+    file.end().expect("memory takes it")
+}
+
+#[test]
+fn deadlines_of_members_in_a_file_of_keydb_are_not_dropped_without_a_word() {
+    let (other, file) = (TempDir::new(), file_of_keydb());
     let master = Master::new();
     let replica = Server::start(other.path(), &DEBUG);
     let mut client = replica.client();

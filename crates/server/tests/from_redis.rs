@@ -219,12 +219,16 @@ fn who_leaves_its_redis_takes_writes_and_loads_all_when_it_comes_back() {
     let port = replica.port;
     drop(of_replica);
     replica.stop();
-    let replica = Server::start_at(other.path(), port, &DEBUG);
+    let replica = Server::start_at(other.path(), port, &[&DEBUG[..], &["--logfile", "server.log"]].concat());
     assert_eq!(replica.client().ask("SET own 2"), "+OK\r\n");
     follow(&replica, master.port);
     wait_for_link(&replica);
     is_equal(&master, &replica);
     assert_eq!(syncs(&master), ["3", "0"]);
+    replica.stop();
+    let told = std::fs::read_to_string(other.path().join("server.log")).expect("it is written");
+    assert!(told.contains("the data of this server, 3 keys, give way"), "{told}");
+    assert!(told.contains(" s: 2 keys, "), "{told}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The origin of data that repeat the commands of another server: which stream of commands, and how far they have come.
 //!
 //! The row of the origin changes in the transaction of each command. So the data and the position are of one moment,
-//! after any crash: no command takes effect twice, and none is left out. Commands that change nothing have no
-//! transaction: where many of them come, the row is written alone now and then, behind all that have ended.
+//! after any crash: no command takes effect twice, and none is left out. Commands that change nothing make no record,
+//! and so write no row: where many of them come, the row is written alone now and then, behind all that have ended.
 
 use crate::row::{RowKey, SystemScope, system_row};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -180,6 +180,9 @@ fn callee(part: &mut Part<'_, '_, '_>, by: By, args: Args<'_>) -> Result<(Callee
     }
     let keys_end = haypile_commands::script::keys_end(args)?;
     let script = match by {
+        By::Text if part.state.repeating.is_some() => {
+            part.engine.scripts.of_master_text(args.get(1)).map_err(Error::Quoting)?
+        }
         By::Text => part.engine.scripts.of_text(args.get(1)).map_err(Error::Quoting)?,
         By::Name | By::Function => find(part, args.get(1))?,
     };
@@ -230,6 +233,7 @@ fn find(part: &Part<'_, '_, '_>, name: &[u8]) -> Result<Arc<Script>, Error> {
     let loaded = part.state.acts.loaded_script(name).map(|text| part.engine.scripts.of_text(text));
     let found = match loaded {
         Some(script) => Some(script.map_err(Error::Quoting)?),
+        None if part.state.repeating.is_some() => part.engine.scripts.find_of_master(name),
         None => part.engine.scripts.find(name),
     };
     found.ok_or_else(|| Error::text("NOSCRIPT No matching script. Please use EVAL."))

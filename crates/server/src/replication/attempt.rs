@@ -59,6 +59,11 @@ impl Attempt<'_> {
 
     /// Notes that a copy is in place, if no later one was asked for.
     pub fn on_copied(&self) {
+        self.forgo_copy();
+    }
+
+    /// Notes that no copy is to come first, if no later one was asked for.
+    pub fn forgo_copy(&self) {
         if self.goes_on() {
             self.note(|upstream| upstream.wants_copy = false);
         }

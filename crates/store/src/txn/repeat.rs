@@ -13,7 +13,7 @@ impl Store {
     pub fn origin(&self) -> Result<Option<Origin>, String> {
         let call = Call { now_ms: 0, seed: 0, database: 0, mode: Mode::Disk, pins: None };
         let mut txn = self.begin(TxnBuffers::default(), call);
-        let value = txn.row(&origin_row()).map_err(|stop| format!("the origin cannot be read: {stop:?}"))?;
+        let value = txn.row(&origin_row()).map_err(|stop| format!("the origin cannot be read: {}", text(stop)))?;
         let decode = |value: &[u8]| Origin::decode(value).ok_or_else(|| "the row of the origin is damaged".to_owned());
         value.map(|value| decode(&value)).transpose()
     }
@@ -26,7 +26,7 @@ impl Store {
         if self.origin()?.is_none() {
             return Ok(());
         }
-        self.put_system(&[(&origin_row(), None)], Mode::Disk).map_err(|stop| format!("{stop:?}"))
+        self.put_system(&[(&origin_row(), None)], Mode::Disk).map_err(text)
     }
 
     /// Notes the origin of data that were just loaded.
@@ -34,13 +34,13 @@ impl Store {
     /// # Errors
     /// There is no room. Nothing has happened.
     pub fn set_origin(&self, origin: &Origin) -> Result<(), String> {
-        self.put_system(&[(&origin_row(), Some(&origin.encode()))], Mode::Disk).map_err(|stop| format!("{stop:?}"))
+        self.put_system(&[(&origin_row(), Some(&origin.encode()))], Mode::Disk).map_err(text)
     }
 
     /// Notes that the data have come to this origin, by commands of which the last ones have changed nothing; unless
     /// the row lies less than `bytes` before it, or behind it. Blocks if it has to read the disk.
     ///
-    /// Invariant: all commands before the origin have ended, and none runs: only they write the row elsewhere.
+    /// Invariant: no command of the master is under way, because each writes the row in its own transaction.
     ///
     /// # Errors
     /// There is no room. Nothing has happened.
@@ -67,6 +67,16 @@ impl Store {
     /// Ends to repeat another server's commands: writes of clients are taken.
     pub fn end_to_repeat(&self) {
         self.role.set_repeats(false);
+    }
+}
+
+/// Returns the reason of a stop, for people.
+fn text(stop: Stop) -> String {
+    match stop {
+        Stop::Refused(why) => why.to_string(),
+        Stop::Failed(why) => why,
+        // A row alone brings no other stop.
+        stop => format!("{stop:?}"),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::run::worker::{Delivery, Next, Worker};
 use haypile_acl::User;
 use haypile_commands::host::ClientType;
 use haypile_config::Selection;
+use haypile_script::{Shebang, sha1_hex};
 use haypile_store::Origin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,7 +94,8 @@ impl Repeater {
         Repeater { worker, bell, events: Vec::new(), replies: Vec::new() }
     }
 
-    /// Begins to repeat the commands of a master behind this origin, on the keys that are taken. `end` ends the connection to it.
+    /// Begins to repeat the commands of a master behind this origin, on the keys that are taken. `end` ends the
+    /// connection to it.
     pub fn begin(
         &mut self,
         origin: &Origin,
@@ -237,10 +239,10 @@ impl Engine {
     /// # Errors
     /// A text for people: the script cannot be compiled.
     pub fn load_script(&self, text: &[u8]) -> Result<(), String> {
-        let script = self.scripts.of_text(text).map_err(|why| why.escape_ascii().to_string())?;
-        let head_bytes = script.shebang.bytes;
-        local::with(&self.scripts, |interpreter| interpreter.compile(&script.name, text, head_bytes))
-            .map_err(|why| format!("{}: {why}", script.name))?;
+        let shebang = Shebang::of_script(text).map_err(|why| why.escape_ascii().to_string())?;
+        let name = sha1_hex(text);
+        local::with(&self.scripts, |interpreter| interpreter.compile(&name, text, shebang.bytes))
+            .map_err(|why| format!("{name}: {why}"))?;
         self.scripts.load(text);
         Ok(())
     }

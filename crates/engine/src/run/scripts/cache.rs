@@ -1,17 +1,24 @@
 //! The cache of scripts: their texts by the SHA-1 of them.
 //!
 //! SCRIPT LOAD puts a script there until SCRIPT FLUSH; EVAL does, too, but of those only the newest stay, as in Redis
-//! 7.4: programs that put values into the text of their scripts would fill the memory.
+//! 7.4: programs that put values into the text of their scripts would fill the memory. The scripts of a master's
+//! commands are kept apart: an old Redis sends a text once, and the name alone from then on.
 
 use crate::clients::statistics::counters::Count;
 use crate::run::scripts::running::Running;
 use haypile_script::{Shebang, sha1_hex};
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Scripts that only EVAL has put into the cache, and that stay.
 const EVALUATED_MAX: usize = 500;
+
+/// Scripts that a master's commands have put into the cache, and that stay: a Redis says as many by their names alone.
+const REPEATED_MAX: usize = 10_000;
+
+/// Bytes of the texts of these scripts: as many scripts as may stay, of six kilobytes each.
+const REPEATED_BYTES_MAX: usize = 64 << 20;
 
 /// A script.
 #[derive(Debug)]
@@ -20,6 +27,14 @@ pub(crate) struct Script {
     pub name: Box<str>,
     pub text: Arc<[u8]>,
     pub shebang: Shebang,
+}
+
+impl Script {
+    /// Reads a script's first line, which may be wrong: the reply.
+    fn new(name: String, text: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
+        let shebang = Shebang::of_script(text)?;
+        Ok(Arc::new(Script { name: name.into(), text: text.into(), shebang }))
+    }
 }
 
 /// The scripts of a server.
@@ -42,11 +57,27 @@ struct Cache {
     scripts: HashMap<Box<str>, Kept>,
     /// The names of those that only EVAL has put here, the oldest first.
     evaluated: VecDeque<Box<str>>,
+    /// The names of those that a master's commands run, the oldest first; one that was in use gets a second turn.
+    repeated: VecDeque<Box<str>>,
+    /// Bytes of the texts of these.
+    repeated_bytes: usize,
 }
 
 struct Kept {
     script: Arc<Script>,
     is_loaded: bool,
+    /// Whether the name is in `Cache::repeated`.
+    is_repeated: bool,
+    /// Whether a master's command has run the script since its turn to leave `Cache::repeated`.
+    is_in_use: AtomicBool,
+}
+
+/// The reason why a script is in the cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Evaluated,
+    Loaded,
+    Repeated,
 }
 
 impl Scripts {
@@ -59,15 +90,25 @@ impl Scripts {
         if let Some(script) = self.get(&name) {
             return Ok(script);
         }
-        let shebang = Shebang::of_script(text)?;
-        let script = Arc::new(Script { name: name.into(), text: text.into(), shebang });
-        Ok(self.keep(script, false))
+        Ok(self.keep(Script::new(name, text)?, Reason::Evaluated))
+    }
+
+    /// Returns the script of a text in a master's command, which is kept for those that say its name alone.
+    ///
+    /// # Errors
+    /// The first line is wrong; the reply.
+    pub fn of_master_text(&self, text: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
+        let name = sha1_hex(text);
+        match self.find_of_master(name.as_bytes()) {
+            Some(script) => Ok(script),
+            None => Ok(self.keep(Script::new(name, text)?, Reason::Repeated)),
+        }
     }
 
     /// Puts a script into the cache until the cache is emptied.
     pub fn load(&self, text: &[u8]) {
         if let Ok(script) = self.of_text(text) {
-            self.keep(script, true);
+            self.keep(script, Reason::Loaded);
         }
     }
 
@@ -79,32 +120,77 @@ impl Scripts {
         self.get(name).or_else(|| self.get(&name.to_ascii_lowercase()))
     }
 
+    /// Returns the script of a name in a master's command, for which it is kept from now on.
+    pub fn find_of_master(&self, name: &[u8]) -> Option<Arc<Script>> {
+        let script = self.find(name)?;
+        let is_repeated = {
+            let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+            let kept = cache.scripts.get(&script.name).filter(|kept| kept.is_repeated);
+            kept.inspect(|kept| kept.is_in_use.store(true, Ordering::Relaxed)).is_some()
+        };
+        Some(if is_repeated { script } else { self.keep(script, Reason::Repeated) })
+    }
+
     fn get(&self, name: &str) -> Option<Arc<Script>> {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         cache.scripts.get(name).map(|kept| kept.script.clone())
     }
 
-    fn keep(&self, script: Arc<Script>, is_loaded: bool) -> Arc<Script> {
+    fn keep(&self, script: Arc<Script>, reason: Reason) -> Arc<Script> {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = cache.scripts.get_mut(&script.name) {
-            kept.is_loaded |= is_loaded;
-            return kept.script.clone();
+        let cache = &mut *cache;
+        if reason == Reason::Repeated {
+            self.make_room(cache, script.text.len());
         }
-        self.bytes.fetch_add(script.text.len(), Ordering::Relaxed);
-        cache.scripts.insert(script.name.clone(), Kept { script: script.clone(), is_loaded });
-        if !is_loaded {
-            cache.evaluated.push_back(script.name.clone());
+        let is_new = !cache.scripts.contains_key(&script.name);
+        let kept = cache.scripts.entry(script.name.clone()).or_insert_with(|| Kept {
+            script,
+            is_loaded: false,
+            is_repeated: false,
+            is_in_use: AtomicBool::new(false),
+        });
+        let script = kept.script.clone();
+        kept.is_loaded |= reason == Reason::Loaded;
+        if reason == Reason::Repeated && !std::mem::replace(&mut kept.is_repeated, true) {
+            cache.repeated.push_back(script.name.clone());
+            cache.repeated_bytes += script.text.len();
+        }
+        if is_new {
+            self.bytes.fetch_add(script.text.len(), Ordering::Relaxed);
+            if reason == Reason::Evaluated {
+                cache.evaluated.push_back(script.name.clone());
+            }
         }
         while cache.evaluated.len() > EVALUATED_MAX {
             let Some(oldest) = cache.evaluated.pop_front() else { break };
-            if cache.scripts.get(&oldest).is_some_and(|kept| !kept.is_loaded) {
-                let gone = cache.scripts.remove(&oldest);
-                let bytes = gone.map_or(0, |kept| kept.script.text.len());
-                self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.evicted.add_shared(1);
-            }
+            self.drop_unused(cache, &oldest);
         }
         script
+    }
+
+    /// Has older scripts leave those of a master's commands until another one, of so many bytes, has its place.
+    fn make_room(&self, cache: &mut Cache, bytes: usize) {
+        while cache.repeated.len() >= REPEATED_MAX || cache.repeated_bytes + bytes > REPEATED_BYTES_MAX {
+            let Some(oldest) = cache.repeated.pop_front() else { break };
+            let Some(kept) = cache.scripts.get_mut(&oldest) else { continue };
+            if std::mem::take(kept.is_in_use.get_mut()) {
+                cache.repeated.push_back(oldest);
+                continue;
+            }
+            kept.is_repeated = false;
+            cache.repeated_bytes -= kept.script.text.len();
+            self.drop_unused(cache, &oldest);
+        }
+    }
+
+    /// Drops a script unless it stays for another reason.
+    fn drop_unused(&self, cache: &mut Cache, name: &str) {
+        if cache.scripts.get(name).is_some_and(|kept| !kept.is_loaded && !kept.is_repeated) {
+            let gone = cache.scripts.remove(name);
+            let bytes = gone.map_or(0, |kept| kept.script.text.len());
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.evicted.add_shared(1);
+        }
     }
 
     /// Empties the cache.
@@ -156,5 +242,39 @@ mod tests {
             b"ERR Unexpected flag in script shebang: x"
         );
         assert!(scripts.find(b"short").is_none());
+    }
+
+    #[test]
+    fn scripts_of_a_master_stay_whatever_clients_run_and_those_in_use_the_longest() {
+        let scripts = Scripts::default();
+        let text = |number: usize| format!("return {number}").into_bytes();
+        let name = |number: usize| sha1_hex(&text(number));
+        let has = |number: usize| scripts.find(name(number).as_bytes()).is_some();
+        scripts.of_text(&text(1)).expect("it is right");
+        for number in 0..2 * EVALUATED_MAX {
+            scripts.of_master_text(&text(number)).expect("it is right");
+        }
+        let clients = 1_000_000..1_000_000 + 2 * EVALUATED_MAX;
+        clients.for_each(|number| _ = scripts.of_text(&text(number)).expect("it is right"));
+        assert!((0..2 * EVALUATED_MAX).all(has));
+        for number in 2 * EVALUATED_MAX..REPEATED_MAX + 10 {
+            assert!(scripts.find_of_master(name(0).as_bytes()).is_some());
+            scripts.of_master_text(&text(number)).expect("it is right");
+        }
+        assert!(has(0) && !has(1) && !has(10) && has(11) && has(REPEATED_MAX + 9));
+        assert_eq!(scripts.size().0, REPEATED_MAX + EVALUATED_MAX);
+    }
+
+    #[test]
+    fn large_scripts_of_a_master_take_the_places_of_older_ones() {
+        let scripts = Scripts::default();
+        let text = |number: usize| format!("return {number}{}", " ".repeat(REPEATED_BYTES_MAX / 4)).into_bytes();
+        let load = |number: usize| scripts.of_master_text(&text(number)).expect("it is right").name.clone();
+        let names: Vec<_> = (0..5).map(load).collect();
+        let has = |at: usize| scripts.find(names[at].as_bytes()).is_some();
+        assert!(!has(0) && !has(1) && has(2) && has(3) && has(4));
+        assert!(scripts.size().1 <= REPEATED_BYTES_MAX);
+        scripts.flush();
+        assert!(scripts.of_master_text(&text(0)).is_ok() && has(0) && scripts.size().0 == 1);
     }
 }

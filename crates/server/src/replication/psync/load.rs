@@ -13,7 +13,7 @@ use crate::storage::{self, Budget};
 use haypile_config::{Config, Selection};
 use haypile_engine::Link;
 use haypile_rdb::{Failure, Why, read_file};
-use haypile_store::{Origin, Store};
+use haypile_store::{Counter, Origin, Store};
 use std::io::{self, Error, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,8 @@ pub fn run(
     let Loaded { origin, scripts, behind } = adopted.inspect_err(|_| discard(&config.dir))?;
     scripts::load(engine, &scripts);
     let (bytes, seconds) = (done.into_inner(), since.elapsed().as_secs_f64());
-    tracing::info!("the data of the master are in place after {seconds:.1} s: {bytes} bytes");
+    let keys = keys_of(&*store_of(engine)?);
+    tracing::info!("the data of the master are in place after {seconds:.1} s: {keys} keys, {bytes} bytes");
     Ok((origin, behind))
 }
 
@@ -186,12 +187,20 @@ fn fill(
     Ok((origin, target.take_scripts()))
 }
 
+fn keys_of(store: &Store) -> i64 {
+    store.counted_databases().into_iter().map(|database| store.counter(database, Counter::Keys)).sum()
+}
+
 /// Puts what was loaded in the place of this server's data.
 fn adopt(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
     let engine = &*attempt.replication.engine;
     let incoming = datadir::incoming_dir(dir);
     look(&incoming).map_err(|why| Error::new(ErrorKind::InvalidData, format!("what was loaded is damaged: {why}")))?;
     let mut put = Ok(());
+    let keys = keys_of(&*store_of(engine)?);
+    if keys > 0 {
+        tracing::warn!("the data of this server, {keys} keys, give way to those of the master");
+    }
     let adopted = engine.put_copy(&mut || {
         // Until the copy is marked, the data are what they were: they are opened again then.
         put = match attempt.goes_on() {

@@ -85,6 +85,10 @@ impl Psync {
                 let cannot_be_held =
                     |error: &Error| matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::StorageFull);
                 self.failed_load = loaded.as_ref().is_err_and(cannot_be_held);
+                if (loaded.is_ok() || self.failed_load) && self.asked.end_load(attempt.version) {
+                    // Where the data cannot be held, the stream goes on, as far as it does without the scripts.
+                    attempt.forgo_copy();
+                }
                 let (origin, read) = loaded?;
                 attempt.on_copied();
                 engine.repeat_commands().map_err(Error::other)?;
@@ -207,7 +211,10 @@ impl<'a> Commands<'a> {
         }
         self.attempt.note(|upstream| upstream.held = None);
         if let Err(why) = self.advance_origin(1) {
-            tracing::warn!("how far the data are in the master's stream cannot be noted: {why}");
+            match self.attempt.replication.engine_is_closing() {
+                true => tracing::debug!("how far the data are in the master's stream is not noted: {why}"),
+                false => tracing::warn!("how far the data are in the master's stream cannot be noted: {why}"),
+            }
         }
         self.origin
     }
@@ -217,7 +224,7 @@ impl<'a> Commands<'a> {
     fn note_origin(&mut self) {
         if self.origin.offset - self.noted >= NOTE_BYTES {
             self.noted = self.origin.offset;
-            // What fails now is tried again behind as many bytes, and at the end.
+            // A write that fails is tried again behind as many bytes, and at the end.
             let _ = self.advance_origin(NOTE_BYTES);
         }
     }

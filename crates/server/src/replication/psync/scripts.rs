@@ -32,6 +32,8 @@ pub struct Asked {
     /// The version of the master.
     version: u64,
     names: BTreeSet<Vec<u8>>,
+    /// Whether a load is to come for some of them.
+    awaits_load: bool,
 }
 
 impl Asked {
@@ -39,13 +41,20 @@ impl Asked {
     /// so already, or very often, and so another load would not help.
     pub fn note(&mut self, version: u64, names: BTreeSet<Vec<u8>>) -> bool {
         if self.version != version {
-            *self = Asked { version, names: BTreeSet::new() };
+            *self = Asked { version, ..Asked::default() };
         }
         let is_new = !names.is_subset(&self.names) && self.names.len() + names.len() <= LOADS_MAX;
         if is_new {
             self.names.extend(names);
+            self.awaits_load = true;
         }
         is_new
+    }
+
+    /// Notes that a load from a master of this version is in place, or cannot be held; returns whether it was for
+    /// scripts.
+    pub fn end_load(&mut self, version: u64) -> bool {
+        std::mem::take(&mut self.awaits_load) && self.version == version
     }
 }
 
@@ -63,5 +72,15 @@ mod tests {
         assert!(asked.note(2, names(&["a"])), "it is another master");
         let loads = (0..1000).filter(|number: &u32| asked.note(2, names(&[&number.to_string()]))).count();
         assert_eq!(loads, LOADS_MAX - 1);
+    }
+
+    #[test]
+    fn a_load_for_scripts_is_told_from_others() {
+        let names = || BTreeSet::from([b"a".to_vec()]);
+        let mut asked = Asked::default();
+        assert!(!asked.end_load(0));
+        assert!(asked.note(1, names()) && asked.end_load(1) && !asked.end_load(1));
+        assert!(!asked.note(1, names()) && !asked.end_load(1), "no load is to come");
+        assert!(asked.note(2, names()) && !asked.end_load(3), "the load is another master's");
     }
 }
