@@ -9,6 +9,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};
+use crate::statement;
 use crate::stream::group::see;
 use crate::stream::id;
 use crate::stream::range::write_entry;
@@ -128,6 +129,8 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
             found.push((Reply::Bulk(Bytes::Owned(key.name.to_vec())), Reply::Elements(entries)));
         }
     }
+    // Of a consumer that was seen there is nothing to say beside what was said.
+    statement::state_nothing(txn);
     if !found.is_empty() {
         return Ok(Tried::Got(Reply::Keyed(found)));
     }
