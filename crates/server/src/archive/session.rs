@@ -18,8 +18,10 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after a backup that failed the next one is tried.
 const BACKUP_RETRY: Duration = Duration::from_secs(300);
 
-/// How often the newest backup is looked for in the archive, in times of `archive-interval`.
+/// How often the newest backup is looked for in the archive, in times of `archive-interval`; after each that has gone
+/// half as often, down to the last number: two servers that remove each other's make no more.
 const LOST_LOOK: u32 = 10;
+const LOST_LOOK_MAX: u32 = 10 << 10;
 
 pub struct Session<'a> {
     archiver: &'a Archiver,
@@ -38,6 +40,8 @@ pub struct Session<'a> {
     newest_backup: Option<Latest>,
     /// When it was seen in the archive.
     seen: Instant,
+    /// How often it is looked for, in times of `archive-interval`.
+    looks: u32,
     /// How many backups were made when `newest_backup` was looked for.
     backups_made: u64,
     /// When this process made the last of them, as far as the session saw it.
@@ -96,6 +100,7 @@ impl<'a> Session<'a> {
             noted: Instant::now(),
             newest_backup,
             seen: Instant::now(),
+            looks: LOST_LOOK,
             backups_made,
             made: None,
             asked: None,
@@ -314,7 +319,7 @@ impl<'a> Session<'a> {
             let chain = self.archiver.chain().ok_or("the data are not open")?;
             self.look_for_hole(&chain)?;
         }
-        if writes && self.seen.elapsed() >= Duration::from_secs(self.wanted.interval_s) * LOST_LOOK {
+        if writes && self.seen.elapsed() >= Duration::from_secs(self.wanted.interval_s) * self.looks {
             self.look_for_lost()?;
         }
         let is_under_way = {
@@ -352,6 +357,7 @@ impl<'a> Session<'a> {
         if let Some(Latest { name, .. }) = before.filter(is_older) {
             tracing::warn!("the backup {name} has gone from the archive: another one is made");
             (self.asked, self.made, self.lacks_records) = (None, None, true);
+            self.looks = (self.looks * 2).min(LOST_LOOK_MAX);
         }
         Ok(())
     }
