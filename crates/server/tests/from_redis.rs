@@ -180,13 +180,16 @@ fn after_breaks_and_kills_a_redis_is_followed_from_where_it_was() {
                 replica.stop();
                 replica = Server::start_at(other.path(), port, &of(&master));
             }
-            _ => assert_eq!(of_master.ask("CLIENT KILL TYPE replica"), ":1\r\n"),
+            // One that has just gone may be there for a moment longer.
+            _ => assert_ne!(of_master.ask("CLIENT KILL TYPE replica"), ":0\r\n"),
         }
         wait_for_link(&replica);
     }
     is_equal(&master, &replica);
-    assert_eq!(replica.client().ask("LLEN list"), format!(":{count}\r\n"));
-    assert_eq!(syncs(&master), ["1", "6"], "no command came twice, and not all data again");
+    assert_eq!(replica.client().ask("LLEN list"), format!(":{count}\r\n"), "no command came twice");
+    // The last break may not have been noticed until now.
+    wait_until("it has gone on behind each break", || syncs(&master)[1] == "6");
+    assert_eq!(syncs(&master)[0], "1", "not all data again");
 }
 
 fn of(master: &Server) -> [&'static str; 5] {

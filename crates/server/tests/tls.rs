@@ -6,7 +6,7 @@ mod process;
 
 use authority::{Authority, Pair, connect, start, text};
 use process::following::{DEBUG, fill, is_equal, wait_for_link};
-use process::group::raft;
+use process::group::{QUICK, raft};
 use process::{Client, Server, TempDir, free_port, wait_until};
 use rustls::ClientConfig;
 use socket2::SockRef;
@@ -348,8 +348,7 @@ fn a_group_goes_over_tls_and_its_members_log_in() {
     // Rights that a member needs with the others.
     let user = ["--user", "peer", "on", ">pw", "+replconf", "+raft.info", "+raft.node"];
     let more = ["--tls-cluster", "yes", "--masteruser", "peer", "--masterauth", "pw"];
-    let times = ["--raft-election-timeout", "600", "--raft-heartbeat-interval", "60"];
-    let more = [&DEBUG[..], &more, &times, &user].concat();
+    let more = [&DEBUG[..], &more, &QUICK, &user].concat();
     let begin = |at: usize| start(dirs[at].path(), &authority.directives(ports[at]), &more);
     let mut servers: Vec<_> = (0..3).map(begin).collect();
     let address = |at: usize| format!("127.0.0.1:{}", ports[at]);
