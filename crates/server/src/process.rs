@@ -36,10 +36,18 @@ pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
 /// The niceness of threads that give way.
 const GIVES_WAY: i32 = 15;
 
+/// The niceness of threads that give way, and on which another server waits that will not do so for ever.
+const GIVES_WAY_A_LITTLE: i32 = 5;
+
 /// Has this thread give way to all others: it copies files, while event loops have clients that wait.
 pub fn give_way() {
     // Where it may not be changed, it works as the others do.
     let _ = rustix::process::setpriority_process(None, GIVES_WAY);
+}
+
+/// Has this thread give way to event loops, though not so far that it hardly gets on where all cores are busy.
+pub fn give_way_a_little() {
+    let _ = rustix::process::setpriority_process(None, GIVES_WAY_A_LITTLE);
 }
 
 /// Returns the time since the machine began, in which it may have slept.

@@ -6,7 +6,7 @@ use super::{ACKNOWLEDGE, LOOK, store_of};
 use super::{scripts, selection};
 use crate::datadir::{self, DataDir, sync_dir};
 use crate::import::{Directory, Ended, Progress, Scripts, Target};
-use crate::process::give_way;
+use crate::process::give_way_a_little;
 use crate::replication::attempt::{Attempt, look};
 use crate::socket::Socket;
 use crate::storage::{self, Budget};
@@ -68,7 +68,8 @@ pub fn run(
     let behind = std::thread::scope(|threads| {
         let keeper = threads.spawn(|| keep_alive(attempt, socket, &done, &has_ended));
         let loads = threads.spawn(|| {
-            give_way();
+            // The master keeps what clients do meanwhile in its memory, and lets go of who is slow.
+            give_way_a_little();
             let goes_on = || attempt.goes_on();
             let payload = Payload::begin(socket, read, &done, attempt.replication.timeout(), &goes_on)?;
             let total = payload.length().unwrap_or(0);
