@@ -132,13 +132,27 @@ fn what_is_wanted_is_told_and_nothing_else() {
     let told = some.through(&["xgroup", "create", "user:x", "g", "$", "MKSTREAM"]);
     let told: Vec<String> = told.iter().map(|change| words_of(change).join(" ")).collect();
     assert_eq!(told, ["move user:1 3", "copy user:1 user:3 DB 3", "xgroup create user:x g $ MKSTREAM"]);
-    // A consumer that finds nothing was seen, of which nothing is told.
-    client.ask("XREADGROUP GROUP g c STREAMS user:x >");
-    for poll in ["STREAMS user:x >", "NOACK STREAMS user:x >", "BLOCK 1 STREAMS user:x >", "STREAMS user:x 0"] {
-        client.ask(&format!("XREADGROUP GROUP g c {poll}"));
-        assert_eq!(client.ask("SET user:x1 v"), "+OK\r\n");
-        let told = some.through(&["set", "user:x1", "v"]);
-        assert!(told.iter().all(|change| words_of(change)[0] != "xreadgroup"), "{poll}: {told:?}");
+    // A consumer that finds nothing was seen, of which nothing is told but that it has come to be.
+    let polls = [
+        "XREADGROUP GROUP g {} STREAMS user:x >",
+        "XREADGROUP GROUP g {} NOACK STREAMS user:x >",
+        "XREADGROUP GROUP g {} BLOCK 1 STREAMS user:x >",
+        "XREADGROUP GROUP g {} CLAIM 1 STREAMS user:x >",
+        "XREADGROUP GROUP g {} STREAMS user:x 0",
+        "XCLAIM user:x g {} 0 1-1 JUSTID",
+        "XAUTOCLAIM user:x g {} 0 0",
+    ];
+    for (number, poll) in polls.into_iter().enumerate() {
+        let poll = poll.replace("{}", &format!("c{number}"));
+        for is_new in [true, false, false] {
+            client.ask(&poll);
+            assert_eq!(client.ask("SET user:x1 v"), "+OK\r\n");
+            let told = some.through(&["set", "user:x1", "v"]);
+            let told: Vec<String> = told.iter().map(|change| words_of(change).join(" ")).collect();
+            let came = is_new.then(|| format!("xgroup CREATECONSUMER user:x g c{number}"));
+            let expected: Vec<String> = came.into_iter().chain(["set user:x1 v".to_owned()]).collect();
+            assert_eq!(told, expected, "{poll}");
+        }
     }
     // A reader that wants nothing of a long log hears that there is something all the same.
     let mut client = server.client();
