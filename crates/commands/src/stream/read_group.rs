@@ -129,7 +129,7 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
             found.push((Reply::Bulk(Bytes::Owned(key.name.to_vec())), Reply::Elements(entries)));
         }
     }
-    // Of a consumer that was seen there is nothing to say beside what was said.
+    // A Redis is not told when a consumer was seen; `see` has stated a new one.
     statement::state_nothing(txn);
     if !found.is_empty() {
         return Ok(Tried::Got(Reply::Keyed(found)));
@@ -168,10 +168,12 @@ fn next(
     let mut given = Vec::new();
     let Some(idle_min_ms) = reading.claim_ms else {
         let delivered = edit.deliver(txn, stream, place, how(limit), |id, fields| {
-            if states {
+            let taken = room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)));
+            // One that has no room is not given.
+            if states && taken.is_some() {
                 given.push((id, 1));
             }
-            room.push(entries, |entries| entries.push_with(|out| write_entry(out, id, fields)))
+            taken
         })?;
         state_delivered(txn, edit, key, place, &given, reading.noack);
         return Ok(delivered);
@@ -179,10 +181,12 @@ fn next(
     let what = Claimable { idle_min_ms, limit };
     let claimed = edit.claim(txn, stream, place, what, |id, fields, held| {
         let (idle_ms, deliveries) = (held.idle_ms(now_ms), held.deliveries);
-        if states {
+        let write = |out: &mut Vec<u8>| write_claimed(out, id, fields, idle_ms, deliveries);
+        let taken = room.push(entries, |entries| entries.push_with(write));
+        if states && taken.is_some() {
             given.push((id, held.delivered_again()));
         }
-        room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, idle_ms, deliveries)))
+        taken
     })?;
     let consumer = edit.consumer(place).name.clone();
     stating::state_given(txn, key, &edit.group, &consumer, &given, now_ms);
@@ -192,10 +196,11 @@ fn next(
         return Ok(claimed);
     }
     let delivered = edit.deliver(txn, stream, place, how(limit), |id, fields| {
-        if states {
+        let taken = room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, 0, 0)));
+        if states && taken.is_some() {
             given.push((id, 1));
         }
-        room.push(entries, |entries| entries.push_with(|out| write_claimed(out, id, fields, 0, 0)))
+        taken
     })?;
     state_delivered(txn, edit, key, place, &given, reading.noack);
     Ok(claimed + delivered)
