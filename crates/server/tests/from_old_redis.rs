@@ -209,6 +209,24 @@ fn scripts_that_a_master_has_sent_stay_behind_many_others() {
 }
 
 #[test]
+fn a_script_that_came_for_keys_that_are_not_taken_is_there_for_those_that_are() {
+    let other = TempDir::new();
+    let master = Master::new();
+    // Slot 15495 is that of `a`.
+    let replica = Server::start(other.path(), &[&DEBUG[..], &["--replicaof-slots", "15495"]].concat());
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "1"), ("b", "1")]), 0);
+    let text = request(&[b"EVAL", SCRIPT.as_bytes(), b"1", b"b", b"2"]);
+    link.say(&text);
+    let offset = text.len() as u64 + link.send(&[&format!("EVALSHA {NAME} 1 a 2")]);
+    link.wait_for(offset);
+    let mut client = replica.client();
+    assert_eq!((client.ask("GET a"), client.ask("DBSIZE")), ("$1\r\n3\r\n".into(), ":1\r\n".into()));
+    drop(client);
+    replica.stop();
+}
+
+#[test]
 fn the_stream_goes_on_where_the_load_for_a_script_cannot_be_held() {
     let other = TempDir::new();
     let master = Master::new();

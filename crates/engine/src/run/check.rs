@@ -16,6 +16,7 @@ use haypile_acl::user::DEFAULT;
 use haypile_commands::flags::Flags;
 use haypile_commands::host::Paused;
 use haypile_commands::rights::Requested;
+use haypile_commands::table::Script;
 use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::{Args, Reply};
@@ -212,6 +213,12 @@ impl WorkerState {
             Ok(entry) => repeating.select(entry, call.args.into()),
             Err(_) => repeating.select_unknown(),
         };
+        if selected != Selected::Runs
+            && matches!(call.entry.as_ref().map(|entry| entry.command.body), Ok(Body::Script(Script::Text)))
+        {
+            // The name alone may come next, with keys that are taken.
+            drop(engine.scripts.of_master_text(call.args.get(1)));
+        }
         match selected {
             Selected::Runs => None,
             Selected::LeftOut => Some(Checked::Answered(Next::Read)),
