@@ -1,5 +1,5 @@
-//! The times of records, where the clock ran ahead once: later ones carry the time that it had reached, so that a
-//! restore to a time cannot tell them apart.
+//! A warning for a log whose newest record is ahead of the clock: later records carry the time that the clock had
+//! reached, so that a restore to a time cannot tell them apart.
 
 use super::latest::now_ms;
 use haypile_archive::backup_time;

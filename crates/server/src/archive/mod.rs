@@ -262,7 +262,7 @@ impl Archiver {
         });
     }
 
-    /// Ends a failure, and says so.
+    /// Clears the noted failure of the archive, and logs that it works again.
     fn note_recovery(facts: &mut ArchiveFacts) {
         if !std::mem::take(&mut facts.failure).is_empty() {
             tracing::info!("the archive at {} works again", facts.place);

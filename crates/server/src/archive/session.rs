@@ -18,9 +18,11 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after a backup that failed the next one is tried.
 const BACKUP_RETRY: Duration = Duration::from_secs(300);
 
-/// How often the newest backup is looked for in the archive, in times of `archive-interval`; after each that has gone
-/// half as often, down to the last number: two servers that remove each other's make no more.
+/// Times of `archive-interval` between two looks for the newest backup. After each that has gone they are twice as
+/// many: two servers that remove each other's make no more.
 const LOST_LOOK: u32 = 10;
+
+/// The most of these times.
 const LOST_LOOK_MAX: u32 = 10 << 10;
 
 pub struct Session<'a> {
@@ -38,9 +40,9 @@ pub struct Session<'a> {
     looked: Instant,
     noted: Instant,
     newest_backup: Option<Latest>,
-    /// When it was seen in the archive.
+    /// When `newest_backup` was looked for last.
     seen: Instant,
-    /// How often it is looked for, in times of `archive-interval`.
+    /// Times of `archive-interval` until the next look for `newest_backup`.
     looks: u32,
     /// How many backups were made when `newest_backup` was looked for.
     backups_made: u64,
@@ -351,6 +353,8 @@ impl<'a> Session<'a> {
     /// Finds out whether the newest backup is in the archive still: others that write there may have removed it. Then
     /// another one is due at once.
     fn look_for_lost(&mut self) -> Result<(), String> {
+        // Of a directory that was unmounted nothing is there.
+        self.archive.is_still_there().map_err(|error| error.to_string())?;
         let before = self.newest_backup.clone();
         self.find_backup()?;
         let is_older = |before: &Latest| self.newest_backup.as_ref().is_none_or(|now| now.made_ms < before.made_ms);

@@ -90,7 +90,7 @@ pub fn run(
     let Loaded { origin, scripts, behind } = adopted.inspect_err(|_| discard(&config.dir))?;
     scripts::load(engine, &scripts);
     let (bytes, seconds) = (done.into_inner(), since.elapsed().as_secs_f64());
-    let keys = keys_of(&*store_of(engine)?);
+    let keys = engine.store_arc().map_or(0, |store| keys_of(&store));
     tracing::info!("the data of the master are in place after {seconds:.1} s: {keys} keys, {bytes} bytes");
     Ok((origin, behind))
 }
