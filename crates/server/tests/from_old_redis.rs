@@ -176,7 +176,7 @@ fn a_script_that_no_load_brings_stops_the_stream() {
         // No other load: the stream is asked for again.
         link = master.go_on(offset);
     }
-    // Whoever loads it here has it go on.
+    // The stream goes on for whoever loads the script here.
     assert!(client.ask_words(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]).contains(NAME));
     offset += link.send(&[&run]);
     link.wait_for(offset);

@@ -294,7 +294,7 @@ fn a_master_that_begins_another_stream_is_loaded_anew() {
     is_equal(&master, &replica);
     let mut client = replica.client();
     let first = field(&mut client, "master_stream_id");
-    // The same data under another name.
+    // Another name for the same data.
     run(&mut of_master, &["DEBUG CHANGE-REPL-ID", "CLIENT KILL TYPE replica", "INCR a"]);
     wait_until("the other stream is followed", || field(&mut client, "master_stream_id") != first);
     wait_for_link(&replica);

@@ -1,6 +1,6 @@
 //! The elements of a value as a server's replies have them, and as they go into a file.
 //!
-//! What a server says is checked, not trusted: a file that is written of it can be loaded.
+//! Replies are checked, not trusted: a file that is written of them can be loaded.
 
 use super::replies::number_of;
 use haypile_rdb::nodes::{Grouping, Node};

@@ -153,8 +153,8 @@ fn plain(stream: &[u8]) -> Vec<(usize, Words)> {
 /// Reads `data` as a stream of commands, and its lines as words of such.
 ///
 /// # Panics
-/// What runs, is left out or is kept depends on the pieces in which the bytes come, or something is read that is not
-/// there.
+/// The commands that run, are left out or are kept depend on the pieces in which the bytes come, or something is read
+/// that is not there.
 pub fn check_commands(data: &[u8]) {
     let Some(([piece, cut], data)) = data.split_first_chunk() else { return };
     for stream in [data, &stated(data)] {
