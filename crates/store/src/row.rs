@@ -64,33 +64,57 @@ pub struct Key<'a> {
 }
 
 /// A row key under construction: on the stack unless it is long.
-pub type RowKey = SmallVec<[u8; 64]>;
+pub type RowKey = SmallVec<[u8; STACK_BYTES]>;
+
+const STACK_BYTES: usize = 64;
 
 /// Bytes before the user key in a meta row: family, space, slot, hash.
 pub const META_PREFIX_BYTES: usize = 11;
 
-fn begin(family: Family, space: Space) -> RowKey {
-    let mut row = RowKey::new();
-    row.push(family as u8);
-    row.extend_from_slice(&space.0.to_be_bytes());
-    row
+/// Bytes before the element in the key of an object's row: family, space, slot, id.
+const OBJECT_PREFIX_BYTES: usize = 15;
+
+/// Returns the row key of a fixed part and the rest, for the most part by two copies to known places: a command builds
+/// several of them.
+#[inline]
+pub fn join<const FIXED: usize>(fixed: [u8; FIXED], rest: &[u8]) -> RowKey {
+    const { assert!(FIXED <= STACK_BYTES) };
+    let len = FIXED + rest.len();
+    if len > STACK_BYTES {
+        let mut row = RowKey::with_capacity(len);
+        row.extend_from_slice(&fixed);
+        row.extend_from_slice(rest);
+        return row;
+    }
+    let mut bytes = [0; STACK_BYTES];
+    bytes[..FIXED].copy_from_slice(&fixed);
+    bytes[FIXED..len].copy_from_slice(rest);
+    RowKey::from_buf_and_len(bytes, len)
 }
 
-fn begin_slot(family: Family, space: Space, slot: Slot) -> RowKey {
-    let mut row = begin(family, space);
-    row.extend_from_slice(&slot.0.to_be_bytes());
-    row
+fn begin(family: Family, space: Space) -> RowKey {
+    let [a, b, c, d] = space.0.to_be_bytes();
+    join([family as u8, a, b, c, d], &[])
+}
+
+#[inline]
+fn object_prefix(family: Family, space: Space, slot: Slot, id: ObjectId) -> [u8; OBJECT_PREFIX_BYTES] {
+    let mut prefix = [0; OBJECT_PREFIX_BYTES];
+    prefix[0] = family as u8;
+    prefix[1..5].copy_from_slice(&space.0.to_be_bytes());
+    prefix[5..7].copy_from_slice(&slot.0.to_be_bytes());
+    prefix[7..15].copy_from_slice(&id.0.to_be_bytes());
+    prefix
 }
 
 /// Returns the key of a meta row: `1 | space | slot | hash: u32 BE | name`.
+#[inline]
 pub fn meta_row(key: &Key<'_>) -> RowKey {
-    let mut row = RowKey::new();
-    row.extend_from_slice(&meta_prefix(key));
-    row.extend_from_slice(key.name);
-    row
+    join(meta_prefix(key), key.name)
 }
 
 /// Returns the fixed part of a meta row's key, before the name.
+#[inline]
 pub fn meta_prefix(key: &Key<'_>) -> [u8; META_PREFIX_BYTES] {
     let mut prefix = [0; META_PREFIX_BYTES];
     prefix[0] = Family::Meta as u8;
@@ -119,60 +143,69 @@ pub fn parse_meta_row(row: &[u8]) -> Option<Key<'_>> {
 }
 
 /// Returns the key of an element's row: `2 | space | slot | id: u64 BE | element`.
+#[inline]
 pub fn data_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKey {
-    let mut row = begin_slot(Family::Data, space, slot);
-    row.extend_from_slice(&id.0.to_be_bytes());
-    row.extend_from_slice(element);
-    row
+    join(object_prefix(Family::Data, space, slot, id), element)
+}
+
+/// Returns the key of a row of an object: `family | space | slot | id: u64 BE | rest`.
+#[inline]
+pub fn object_row(family: Family, space: Space, slot: Slot, id: ObjectId, rest: &[u8]) -> RowKey {
+    join(object_prefix(family, space, slot, id), rest)
+}
+
+/// Returns the key of the row of an element that begins with its hash: `2 | space | slot | id | hash: u32 BE | element`.
+#[inline]
+pub fn hashed_row(space: Space, slot: Slot, id: ObjectId, hash: u32, element: &[u8]) -> RowKey {
+    let mut fixed = [0; OBJECT_PREFIX_BYTES + 4];
+    fixed[..OBJECT_PREFIX_BYTES].copy_from_slice(&object_prefix(Family::Data, space, slot, id));
+    fixed[OBJECT_PREFIX_BYTES..].copy_from_slice(&hash.to_be_bytes());
+    join(fixed, element)
 }
 
 /// Returns the key of a score's row: `3 | space | slot | id: u64 BE | element`.
+#[inline]
 pub fn score_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKey {
-    let mut row = begin_slot(Family::Score, space, slot);
-    row.extend_from_slice(&id.0.to_be_bytes());
-    row.extend_from_slice(element);
-    row
+    join(object_prefix(Family::Score, space, slot, id), element)
 }
 
 /// Returns the key of an owner's row: `4 | space | slot | id: u64 BE`; the value is the user key.
 pub fn owner_row(space: Space, slot: Slot, id: ObjectId) -> RowKey {
-    let mut row = begin_slot(Family::Owner, space, slot);
-    row.extend_from_slice(&id.0.to_be_bytes());
-    row
+    join(object_prefix(Family::Owner, space, slot, id), &[])
 }
+
+/// Bytes before the name in the key of a deadline's row.
+const EXPIRE_PREFIX_BYTES: usize = 19;
 
 /// Returns the key of a deadline's row: `5 | space | deadline_ms: u64 BE | slot: u16 BE | hash: u32 BE | name`; the
 /// value is empty.
 pub fn expire_row(key: &Key<'_>, deadline_ms: u64) -> RowKey {
-    let mut row = begin(Family::Expire, key.space);
-    row.extend_from_slice(&deadline_ms.to_be_bytes());
-    row.extend_from_slice(&key.slot.0.to_be_bytes());
-    row.extend_from_slice(&key.hash.to_be_bytes());
-    row.extend_from_slice(key.name);
-    row
+    let mut fixed = [0; EXPIRE_PREFIX_BYTES];
+    fixed[0] = Family::Expire as u8;
+    fixed[1..5].copy_from_slice(&key.space.0.to_be_bytes());
+    fixed[5..13].copy_from_slice(&deadline_ms.to_be_bytes());
+    fixed[13..15].copy_from_slice(&key.slot.0.to_be_bytes());
+    fixed[15..19].copy_from_slice(&key.hash.to_be_bytes());
+    join(fixed, key.name)
 }
 
 /// Takes a deadline's row key apart: the time in milliseconds, and the key.
 pub fn parse_expire_row(row: &[u8]) -> Option<(u64, Key<'_>)> {
-    if row.len() < 19 || row[0] != Family::Expire as u8 {
+    if row.len() < EXPIRE_PREFIX_BYTES || row[0] != Family::Expire as u8 {
         return None;
     }
     let key = Key {
         space: Space(u32::from_be_bytes(row[1..5].try_into().ok()?)),
         slot: Slot(u16::from_be_bytes(row[13..15].try_into().ok()?)),
         hash: u32::from_be_bytes(row[15..19].try_into().ok()?),
-        name: &row[19..],
+        name: &row[EXPIRE_PREFIX_BYTES..],
     };
     Some((u64::from_be_bytes(row[5..13].try_into().ok()?), key))
 }
 
 /// Returns the key of a system row: `6 | scope: u8 | name`, scope 0 for replicated facts, 1 for this node's own.
 pub fn system_row(scope: SystemScope, name: &[u8]) -> RowKey {
-    let mut row = RowKey::new();
-    row.push(Family::System as u8);
-    row.push(scope as u8);
-    row.extend_from_slice(name);
-    row
+    join([Family::System as u8, scope as u8], name)
 }
 
 /// Returns the range of all rows of a family in a space: from the first key to just beyond the last.
@@ -186,11 +219,8 @@ pub fn family_range(family: Family, space: Space) -> (RowKey, RowKey) {
 
 /// Returns the range of all rows of an object: from the first key to just beyond the last.
 pub fn object_range(family: Family, space: Space, slot: Slot, id: ObjectId) -> (RowKey, RowKey) {
-    let mut from = begin_slot(family, space, slot);
-    let mut until = from.clone();
-    from.extend_from_slice(&id.0.to_be_bytes());
-    until.extend_from_slice(&(id.0 + 1).to_be_bytes());
-    (from, until)
+    let bound = |id| object_row(family, space, slot, id, &[]);
+    (bound(id), bound(ObjectId(id.0 + 1)))
 }
 
 /// Returns the object whose element a row is.

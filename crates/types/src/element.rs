@@ -98,9 +98,7 @@ impl Rows {
     /// Returns the key of the `data` row `prefix | hash: u32 BE | element`.
     #[inline]
     pub fn element(&self, hash: u32, element: &[u8]) -> RowKey {
-        let mut row = self.data(&hash.to_be_bytes());
-        row.extend_from_slice(element);
-        row
+        row::hashed_row(self.space, self.object.slot, self.object.id, hash, element)
     }
 
     /// Returns the key of a `data` row.

@@ -20,7 +20,7 @@ use crate::packed::{Packed, Reader};
 use crate::ranks::Ranks;
 use crate::value::encoding::{ZSET_LISTPACK, ZSET_SKIPLIST};
 use crate::{Error, Result, score, walk};
-use haypile_store::row::{Family, RowKey};
+use haypile_store::row::{Family, RowKey, join};
 use haypile_store::{Key, Txn, Value};
 use smallvec::SmallVec;
 
@@ -59,9 +59,7 @@ type Elements<'p> = SmallVec<[(&'p [u8], f64); 64]>;
 
 /// Returns `score | member`: the part behind the prefix in the key of a score row. Both zeros are one place.
 fn place_of(member: &[u8], score: f64) -> RowKey {
-    let mut place = RowKey::from_slice(&score::place(score));
-    place.extend_from_slice(member);
-    place
+    join(score::place(score), member)
 }
 
 /// Returns the member and the score of a score row: of its key behind the prefix, and its value, which only minus zero
