@@ -159,7 +159,7 @@ impl WorkerState {
     }
 
     /// Writes the reply to an attempt, unless the long way has to go on with its command.
-    #[inline]
+    #[inline(always)]
     fn answer(
         &mut self,
         engine: &Engine,

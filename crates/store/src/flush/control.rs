@@ -156,10 +156,16 @@ impl FlushControl {
         }
     }
 
+    /// Returns whether there is a reason for no writes now.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
     /// Returns the reason why there are no writes now; with `shrinks`, why there are not even those that cannot make
     /// the data larger.
     pub fn stopped(&self, shrinks: bool) -> Option<Refusal> {
-        if !self.is_stopped.load(Ordering::Relaxed) {
+        if !self.is_stopped() {
             return None;
         }
         let state = self.state.lock();

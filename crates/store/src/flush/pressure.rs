@@ -39,13 +39,30 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 const AHEAD_WAIT: Duration = Duration::from_secs(120);
 
 impl Store {
+    /// Returns whether nothing slows or stops a write of anybody, as for the most part: each write asks.
+    #[inline]
+    fn is_calm(&self) -> bool {
+        let (active_bytes, full_bytes) = (self.memtable.active_bytes(), self.flush.memtable_bytes());
+        const { assert!(SLOW_FROM == 0.75) };
+        !self.flush.is_stopped()
+            && active_bytes < full_bytes - full_bytes / 4
+            && active_bytes <= self.flush.active_bytes_max()
+    }
+
     /// Returns whether writes of clients may come, should slow down, or must stop.
+    #[inline]
     pub fn pressure(&self) -> WritePressure {
         self.refusal_of_writes().map_or_else(|| self.pressure_of_data(), WritePressure::Stop)
     }
 
     /// Returns whether there is room for what comes, from wherever.
+    #[inline]
     fn pressure_of_data(&self) -> WritePressure {
+        if self.is_calm() { WritePressure::Go } else { self.pressure_of_much_data() }
+    }
+
+    #[cold]
+    fn pressure_of_much_data(&self) -> WritePressure {
         let stopped = self.flush.stopped(false);
         let is_beyond = stopped.is_none() && self.memtable.active_bytes() > self.flush.active_bytes_max();
         self.pressure_unless(if is_beyond { Some(self.short_of_disk()) } else { stopped })
@@ -83,6 +100,7 @@ impl Store {
 
     /// Returns whether a command may come that cannot make the data larger: in `engine memory`, and on a disk that is
     /// short, such commands make room.
+    #[inline]
     pub fn pressure_to_shrink(&self) -> WritePressure {
         self.refusal_of_writes().map_or_else(|| self.pressure_of_deletions(), WritePressure::Stop)
     }
@@ -94,7 +112,13 @@ impl Store {
     }
 
     /// Returns whether there is room for what cannot make the data larger.
+    #[inline]
     fn pressure_of_deletions(&self) -> WritePressure {
+        if self.is_calm() { WritePressure::Go } else { self.pressure_of_deletions_in_need() }
+    }
+
+    #[cold]
+    fn pressure_of_deletions_in_need(&self) -> WritePressure {
         let stopped = self.flush.stopped(true);
         // A flush that fails for want of room may need the room that this command's deletions give back.
         let has_memory = || self.memtable.active_bytes() as f64 <= self.flush.memtable_bytes() as f64 * SLOW_UNTIL;
