@@ -39,6 +39,29 @@ struct Visited {
     newest: Index,
 }
 
+/// Visits the rows of the only source of a step, of which `row` is the next one, and mostly all that the object has.
+/// Returns the last one if there may be more.
+fn visit_only<'t>(
+    mut row: &'t RowEntry,
+    source: &mut Source<'t>,
+    visited: &mut Visited,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Option<RowKey> {
+    loop {
+        visited.newest = visited.newest.max(row.index());
+        let value = row.value();
+        visited.dead += usize::from(value.is_none());
+        if value.is_some_and(|value| visit(row.row(), value).is_break()) {
+            return None;
+        }
+        if visited.is_full_with(value) {
+            return Some(RowKey::from_slice(row.row()));
+        }
+        source.advance();
+        row = source.peek()?;
+    }
+}
+
 impl Visited {
     /// Counts a row or its tombstone. Returns whether the step has enough.
     #[inline]
@@ -182,17 +205,7 @@ impl Txn<'_> {
                     (Some(_), Some(_)) => None,
                 };
                 if let Some((row, source)) = only {
-                    visited.newest = visited.newest.max(row.index());
-                    let value = row.value();
-                    visited.dead += usize::from(value.is_none());
-                    if value.is_some_and(|value| visit(row.row(), value).is_break()) {
-                        return (None, visited);
-                    }
-                    if visited.is_full_with(value) {
-                        return (Some(RowKey::from_slice(row.row())), visited);
-                    }
-                    source.advance();
-                    continue;
+                    return (visit_only(row, source, &mut visited, visit), visited);
                 }
             }
             if let ControlFlow::Break(last) = self.visit_first(own, &mut sources, below, direction, &mut visited, visit)
