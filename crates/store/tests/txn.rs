@@ -5,6 +5,7 @@ use haypile_store::testing::{TestStore, memory_store};
 use haypile_store::{
     Access, Call, Counter, Direction, Mode, NextRows, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers,
 };
+use std::collections::HashSet;
 
 fn call(mode: Mode) -> Call<'static> {
     Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
@@ -313,6 +314,42 @@ fn a_large_new_object_is_written_ahead_and_anything_else_too_large_is_refused() 
     let mut txn = begin(&store);
     let key = txn.key(b"big");
     assert_eq!(txn.put_meta(&key, &[&vec![0; 9 << 20]]), Err(Stop::TooLarge));
+}
+
+#[test]
+fn a_transaction_of_very_many_writes_tells_afterwards_what_it_has_written() {
+    // So many that their index is given back before they take effect.
+    const KEYS: usize = 20_000;
+    let store = memory_store();
+    let name = |number: usize| format!("key:{number}").into_bytes();
+    let mut txn = begin(&store);
+    for number in 0..KEYS {
+        let name = name(number);
+        let key = txn.key(&name);
+        txn.put_meta(&key, &[&name]).expect("room");
+        if number % 3 == 0 {
+            txn.delete_meta(&key).expect("room");
+        } else {
+            txn.count(key.space, Counter::Keys, 1);
+        }
+    }
+    let index = txn.commit().expect("room").index;
+    assert!(index.is_some() && !txn.is_read_only());
+    let touched: HashSet<Vec<u8>> = txn.touched().map(|key| key.name.to_vec()).collect();
+    assert_eq!(touched, (0..KEYS).map(name).collect());
+    // The next one, in the same memory, has nothing of it.
+    let next = store.begin(txn.finish(), call(Mode::Disk));
+    assert!(next.is_read_only() && next.touched().next().is_none());
+    drop(next);
+    for freezes in [false, true] {
+        if freezes {
+            store.flush_now().expect("flushes");
+        }
+        for number in 0..KEYS {
+            let expected = (number % 3 != 0).then(|| name(number));
+            assert_eq!(get(&store, &name(number)), expected, "key {number}");
+        }
+    }
 }
 
 #[test]

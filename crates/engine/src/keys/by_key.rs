@@ -16,17 +16,14 @@ pub struct ByKey {
 #[derive(Default)]
 struct Shard(HashMap<Stripe, SmallVec<[Held; 1]>>);
 
-/// A key that is held, by the hash of its name.
+/// A key that is held, by the hash of its name. A run may hold a million.
 struct Held {
     hash: u32,
-    holders: Holders,
+    /// The number of readers, or `WRITER`.
+    holders: u32,
 }
 
-#[derive(PartialEq, Eq)]
-enum Holders {
-    Readers(u32),
-    Writer,
-}
+const WRITER: u32 = u32::MAX;
 
 /// The keys of a stripe that are held one by one, which nobody changes meanwhile.
 pub struct OfStripe<'a> {
@@ -58,7 +55,7 @@ impl OfStripe<'_> {
         let held = self.shard.0.get(&self.stripe)?;
         let is_refused = |claim: &Claim| {
             let mut of_key = held.iter().filter(|held| held.hash == claim.hash());
-            of_key.any(|held| claim.hold() == Hold::Exclusive || held.holders == Holders::Writer)
+            of_key.any(|held| claim.hold() == Hold::Exclusive || held.holders == WRITER)
         };
         claims.iter().copied().find(is_refused)
     }
@@ -69,10 +66,12 @@ impl OfStripe<'_> {
         let held = self.shard.0.entry(self.stripe).or_default();
         for claim in claims {
             match held.iter_mut().find(|held| held.hash == claim.hash()) {
-                Some(Held { holders: Holders::Readers(readers), .. }) => *readers += 1,
-                Some(Held { holders: Holders::Writer, .. }) => unreachable!("it would have been refused"),
+                Some(held) => {
+                    assert!(held.holders < WRITER - 1, "a writer would have been refused");
+                    held.holders += 1;
+                }
                 None => {
-                    let holders = if claim.hold() == Hold::Exclusive { Holders::Writer } else { Holders::Readers(1) };
+                    let holders = if claim.hold() == Hold::Exclusive { WRITER } else { 1 };
                     held.push(Held { hash: claim.hash(), holders });
                 }
             }
@@ -84,9 +83,10 @@ impl OfStripe<'_> {
         let held = self.shard.0.get_mut(&self.stripe).expect("a key that is held is given back once");
         for claim in claims {
             let at = held.iter().position(|held| held.hash == claim.hash()).expect("a key is given back once");
-            match &mut held[at].holders {
-                Holders::Readers(readers) if *readers > 1 => *readers -= 1,
-                _ => _ = held.swap_remove(at),
+            match held[at].holders {
+                0 => unreachable!("a key that nobody holds has no entry"),
+                1 | WRITER => _ = held.swap_remove(at),
+                _ => held[at].holders -= 1,
             }
         }
         let is_empty = held.is_empty();

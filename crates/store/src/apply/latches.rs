@@ -15,11 +15,16 @@ pub(crate) type Latches<'a> = SmallVec<[Latched<'a>; 2]>;
 
 /// Latches under which rows are written.
 pub(crate) trait Latching<'a> {
+    /// Whether no latch is held between two rows.
+    const ONE_BY_ONE: bool;
+
     /// Returns the latch of the shard that a row lives in; `None` if it is not among the held ones.
     fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>>;
 }
 
 impl<'a> Latching<'a> for Latches<'a> {
+    const ONE_BY_ONE: bool = false;
+
     #[inline]
     fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>> {
         let shard = shard_of_row(row);
@@ -45,6 +50,8 @@ impl<'a> OneLatch<'a> {
 }
 
 impl<'a> Latching<'a> for OneLatch<'a> {
+    const ONE_BY_ONE: bool = true;
+
     fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>> {
         let shard = shard_of_row(row);
         let is_held = self.latches.first().is_some_and(|(held, _)| *held == shard);

@@ -29,6 +29,10 @@ const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
+/// A longer record that is applied in steps goes to the disk meanwhile: its copy in the log is gone before the memtable
+/// has all of it.
+const WRITTEN_FROM_BYTES: usize = 4 << 20;
+
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
@@ -119,6 +123,7 @@ impl Txn<'_> {
         let index = if self.overlay.len() > ROWS_AT_ONCE {
             let named = self.named.iter().map(|row| &row[..]);
             let _turn = store.staged.begin(self.overlay.keys().chain(named).filter_map(parse_meta_row));
+            self.overlay.seal();
             self.take_effect(proposal, &mut OneLatch::new(&store.memtable))
         } else {
             self.take_effect(proposal, &mut latch_all(&store.memtable, self.overlay.keys()))
@@ -305,15 +310,19 @@ impl Store {
 
     /// Gives a record its index and applies it. The caller holds the latches of all rows that it writes.
     #[inline(always)]
-    fn carry_out<'l>(
+    fn carry_out<'l, L: Latching<'l>>(
         &self,
         proposal: Proposal<'_>,
         effects: &mut impl Effects,
-        latches: &mut impl Latching<'l>,
+        latches: &mut L,
         written: Written,
     ) -> Index {
         let Proposal { reserved, body_crc, time_ms } = proposal;
         let index = self.log.append(reserved, Kind::Effects, time_ms, effects.body(), body_crc);
+        if L::ONE_BY_ONE && effects.body().len() > WRITTEN_FROM_BYTES {
+            self.log.write();
+            self.log.request_sync();
+        }
         self.apply(index, effects, latches, written);
         index
     }

@@ -489,7 +489,7 @@ impl<'s> Txn<'s> {
 
     /// Returns the keys whose meta rows the transaction wrote, some perhaps twice.
     pub fn touched(&self) -> impl Iterator<Item = Key<'_>> {
-        self.overlay.keys().filter_map(row::parse_meta_row)
+        self.overlay.keys().chain(self.overlay.sealed_keys()).filter_map(row::parse_meta_row)
     }
 
     /// Returns whether the transaction wrote nothing.
@@ -521,8 +521,16 @@ impl<'s> Txn<'s> {
         TxnBuffers { overlay: std::mem::take(&mut self.overlay) }
     }
 
-    /// Ends the issued ids, and hands objects without an owner to the reclaimer.
+    /// Ends the issued ids, and hands objects without an owner to the reclaimer. Most transactions have neither.
+    #[inline]
     fn release_objects(&mut self) {
+        if !(self.issued.is_empty() && self.ahead.is_empty() && self.undone.is_empty()) {
+            self.release_some_objects();
+        }
+    }
+
+    #[cold]
+    fn release_some_objects(&mut self) {
         if !self.issued.is_empty() {
             // The ids of a dry run are none that the store has given out.
             if !self.is_dry_run() {

@@ -10,7 +10,7 @@ use crate::row::Key;
 use crate::value::Value;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use haypile_log::{Body, Placed};
+use haypile_log::{Body, Effect, Placed};
 use std::borrow::Cow;
 
 /// The kind of a write.
@@ -104,6 +104,8 @@ pub struct Overlay {
     last: HashTable<u32>,
     /// The number of times that `ahead` was written out.
     spills: u32,
+    /// The writes are known by `main` alone: `own` and `last` are given back.
+    is_sealed: bool,
 }
 
 /// Returns the hash of a print, which is a hash already, but not in all of its bits.
@@ -152,6 +154,9 @@ impl OverlayMark {
 /// The most writes that are searched one by one.
 const LINEAR: usize = 16;
 
+/// More writes than so many are sealed before they take effect: their index takes as much memory as they do.
+const SEALED_FROM: usize = 1 << 14;
+
 /// The memory of an unusually large transaction that the next one keeps.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -172,7 +177,7 @@ pub fn print_of_row(row: &[u8]) -> u64 {
 impl Overlay {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty()
+        self.own.is_empty() && !self.is_sealed
     }
 
     /// Returns how many writes there are.
@@ -536,6 +541,9 @@ impl Overlay {
     /// change, which is not kept.
     #[inline]
     pub fn take_writes(&mut self, ahead: bool, mut apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
+        if self.is_sealed {
+            return self.sealed().for_each(|(key, op, value)| apply(key, op, value, None));
+        }
         let bytes = if ahead { self.ahead.bytes() } else { self.main.bytes() };
         for own in self.own.iter().filter(|own| own.ahead == ahead) {
             let (key, value) = (&bytes[own.key()], &bytes[own.value()]);
@@ -551,7 +559,34 @@ impl Overlay {
         }
     }
 
+    /// Gives the index of very many writes back, whose record is made: nothing reads them any more, and they lie in
+    /// the record's body in their order. Changes of rows stay, because what lies below them is known here alone.
+    pub fn seal(&mut self) {
+        if self.own.len() < SEALED_FROM || !self.changes.is_empty() {
+            return;
+        }
+        assert!(self.ahead.is_empty(), "a record has one body");
+        (self.own, self.last, self.is_sealed) = (Vec::new(), HashTable::new(), true);
+    }
+
+    /// Returns the sealed writes, in their order: the key, the kind, and the value of a row that is put.
+    fn sealed(&self) -> impl Iterator<Item = (&[u8], Op, &[u8])> {
+        let body = if self.is_sealed { self.main.bytes() } else { &[] };
+        haypile_log::effects(body).filter_map(|effect| match effect.expect("a body of our own parses") {
+            Effect::Put { key, value } => Some((key, Op::Put, value)),
+            Effect::Delete { key } => Some((key, Op::Delete, &[][..])),
+            Effect::Patch { .. } | Effect::Splice { .. } => unreachable!("changes are not sealed"),
+            Effect::Count { .. } | Effect::Touch { .. } | Effect::Statement { .. } => None,
+        })
+    }
+
+    /// Returns the keys of the writes that are sealed.
+    pub fn sealed_keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.sealed().map(|(key, ..)| key)
+    }
+
     pub fn clear(&mut self) {
+        self.is_sealed = false;
         self.main.clear();
         self.statements.clear();
         self.statements.shrink_to(KEPT_BYTES_MAX);
