@@ -18,7 +18,6 @@ pub(crate) mod patterns;
 pub(crate) mod pubsub;
 pub(crate) mod push;
 pub(crate) mod repeating;
-mod tracked_keys;
 pub(crate) mod tracking;
 
 pub(crate) mod statistics;

@@ -1,24 +1,18 @@
-//! Client-side caching: who is to hear that a key has changed, because it may have kept the value.
-//!
-//! In the default mode the table of keys knows which clients have read each of them; a change tells these, and forgets
-//! them. Clients that listen to prefixes (BCAST) are told of every key with one of theirs. A commit looks here after
-//! its rows are visible and under its key locks, as it does for watchers; while nobody tracks, that is one load.
-//!
-//! *Invariant:* a client hears of every change after the value that it was sent last. A read is noted before it runs,
-//! so a commit that does not find the note came before, and the read sees it. A commit that comes while the read is
-//! under way finds the note and leaves it: which of the two was first cannot be known, so the next change is told as
-//! well. What is told while a reply is under way waits for it (`Session::push`).
+//! The table of keys that clients which track have read, with its bounds: beyond them keys leave it, and whoever has
+//! read these is told.
 
+use super::keys::{Known, Reader, Shard};
+use super::trackers::Trackers;
+use super::{Progress, Stale, Tracker};
 use crate::clients::client::Client;
 use crate::clients::client_memory::ClientMemory;
-use crate::clients::tracked_keys::{Known, Reader, Readers, Shard};
 use crate::sync::{Mutex, MutexGuard, lock};
 use foldhash::fast::RandomState;
-use haypile_commands::host::{TrackingMode, TrackingOptions};
+use haypile_commands::host::TrackingOptions;
 use haypile_config::Config;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Parts of the table of keys, each with its own mutex.
@@ -31,67 +25,11 @@ const ITEM_BYTES: usize = size_of::<Reader>();
 /// The readers of a key from which on those who have gone are looked for.
 const CROWD: usize = 16;
 
-/// Bytes that a prefix takes, beside its text, in the tables and with its client.
-const PREFIX_BYTES: usize = 200;
-
 /// Keys that a read looks at while the table has more than it may, as many as in Redis: they are taken out.
 const READ_SHRINKS: usize = 100;
 
 /// The share of `maxmemory` that the table of keys takes at most, however many keys these are.
 const MEMORY_SHARE: u64 = 8;
-
-/// A client that tracks.
-#[derive(Debug)]
-pub(crate) struct Tracker {
-    pub session: u64,
-    /// The client's event loop.
-    pub worker: usize,
-    pub options: TrackingOptions,
-    /// Whether the client that messages are redirected to has gone.
-    pub is_broken: AtomicBool,
-    /// Whether a block began it, which may have read keys before anybody could tell of them.
-    pub began_in_block: bool,
-    progress: Arc<Progress>,
-}
-
-/// The reads of a client, by number. Invariant: the numbers of a session only grow, also where it has ended tracking
-/// and begins it again: the table still has its reads of before, and none of them is under way.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Reads that have been noted.
-    asked: AtomicU64,
-    /// Reads up to this one have been answered.
-    answered: AtomicU64,
-}
-
-impl Tracker {
-    fn new(client: &Client, options: TrackingOptions, is_block: bool, progress: Arc<Progress>) -> Tracker {
-        let is_broken = AtomicBool::new(false);
-        Tracker { session: client.id, worker: client.worker, options, is_broken, began_in_block: is_block, progress }
-    }
-
-    /// Bytes that its prefixes take.
-    pub fn bytes(&self) -> usize {
-        self.options.prefixes.iter().map(|prefix| PREFIX_BYTES + prefix.len()).sum()
-    }
-
-    /// Whether reads are to be noted for it.
-    pub fn notes_reads(&self) -> bool {
-        self.options.mode != TrackingMode::Broadcast
-    }
-
-    /// Notes that all its replies so far have been made.
-    #[inline]
-    pub fn on_answered(&self) {
-        self.progress.answered.store(self.progress.asked.load(Ordering::Relaxed), Ordering::Release);
-    }
-}
-
-/// Keys that a client is to be told of.
-pub(crate) struct Stale {
-    pub tracker: Arc<Tracker>,
-    pub keys: Vec<Box<[u8]>>,
-}
 
 /// All clients that track, and the keys that they have read.
 pub(crate) struct Tracking {
@@ -112,65 +50,6 @@ pub(crate) struct Tracking {
     bytes_max: AtomicUsize,
     /// The part that gives up keys next, while there are too many.
     next_to_shrink: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Trackers {
-    by_session: HashMap<u64, Arc<Tracker>, RandomState>,
-    by_prefix: HashMap<Box<[u8]>, Vec<u64>, RandomState>,
-    /// The lengths of all prefixes, each with how many there are.
-    lengths: BTreeMap<usize, usize>,
-}
-
-impl Trackers {
-    fn listeners(&self, name: &[u8]) -> impl Iterator<Item = &Arc<Tracker>> {
-        let lengths = self.lengths.range(..=name.len());
-        let prefixes = lengths.filter_map(|(&end, _)| self.by_prefix.get(&name[..end]));
-        prefixes.flatten().filter_map(|session| self.by_session.get(session))
-    }
-
-    /// Returns whether the reply to a read is still to be made.
-    fn is_under_way(&self, reader: &Reader) -> bool {
-        let tracker = self.by_session.get(&reader.session);
-        tracker.is_some_and(|tracker| reader.read > tracker.progress.answered.load(Ordering::Acquire))
-    }
-
-    /// Returns those who are to hear of keys that have left the table.
-    fn stale(&self, displaced: Vec<(Box<[u8]>, Readers)>) -> Vec<Stale> {
-        let of_key = |(name, readers): (Box<[u8]>, Readers)| {
-            let trackers = readers.into_iter().filter_map(|reader| self.by_session.get(&reader.session).cloned());
-            trackers.map(move |tracker| Stale { tracker, keys: vec![name.clone()] })
-        };
-        displaced.into_iter().flat_map(of_key).collect()
-    }
-
-    fn add(&mut self, tracker: Arc<Tracker>) {
-        for prefix in &tracker.options.prefixes {
-            let listeners = self.by_prefix.entry(prefix[..].into()).or_default();
-            if listeners.is_empty() {
-                *self.lengths.entry(prefix.len()).or_default() += 1;
-            }
-            listeners.push(tracker.session);
-        }
-        self.by_session.insert(tracker.session, tracker);
-    }
-
-    fn remove(&mut self, session: u64) -> Option<Arc<Tracker>> {
-        let tracker = self.by_session.remove(&session)?;
-        for prefix in &tracker.options.prefixes {
-            let Some(listeners) = self.by_prefix.get_mut(&prefix[..]) else { continue };
-            listeners.retain(|&listener| listener != session);
-            if listeners.is_empty() {
-                self.by_prefix.remove(&prefix[..]);
-                let count = self.lengths.get_mut(&prefix.len()).expect("it was counted");
-                *count -= 1;
-                if *count == 0 {
-                    self.lengths.remove(&prefix.len());
-                }
-            }
-        }
-        Some(tracker)
-    }
 }
 
 impl Tracking {
@@ -464,21 +343,11 @@ impl Tracking {
     }
 }
 
-/// The phase of CLIENT CACHING.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Caching {
-    #[default]
-    No,
-    /// The call is about the next command.
-    Next,
-    /// The call is about the command under way.
-    Now,
-}
-
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
     use crate::clients::client::Peer;
+    use haypile_commands::host::TrackingMode;
 
     fn tracking() -> Tracking {
         let config = Config::defaults(std::path::Path::new("/"));
