@@ -240,19 +240,13 @@ impl Store {
     /// Ends each commit: wakes the flush if a generation is full.
     #[inline]
     pub(crate) fn after_commit(&self) {
-        if self.look_at_growth() > self.flush.memtable_bytes() {
+        let active_bytes = self.memtable.active_bytes();
+        if active_bytes > self.flush.memtable_bytes() {
             self.flush.request();
         }
-    }
-
-    /// Wakes who lends memory if the active generation comes near to needing it; returns that one's bytes.
-    #[inline]
-    pub(crate) fn look_at_growth(&self) -> u64 {
-        let active_bytes = self.memtable.active_bytes();
         if self.lending.is_near(active_bytes) {
             self.lending.wake();
         }
-        active_bytes
     }
 
     /// Returns the facts of this moment. Whether they are durable is not known: a transaction's reply waits for that.

@@ -116,29 +116,3 @@ fn rows_that_are_read_stay_in_memory_when_their_generation_leaves() {
     assert_eq!(machine.get("gone"), None);
     assert_eq!(look("read").expect("in memory").as_deref(), Some(&b"first"[..]));
 }
-
-#[test]
-fn what_one_record_takes_beyond_the_share_the_cache_does_without() {
-    let machine = Machine::new(lends);
-    let bound = || figure(&machine, "row_cache_bytes_max") + figure(&machine, "base_stretches_bytes_max");
-    wait_until("the share is lent", || bound() > 2 * MIB);
-    let commit_many = || {
-        let mut txn = machine.store.begin(TxnBuffers::default(), call_now(Mode::Disk));
-        for number in 0..100_000 {
-            let name = format!("key:{number}");
-            let key = txn.key(name.as_bytes());
-            txn.put_meta(&key, &[b"value"]).expect("room");
-        }
-        txn.commit().expect("room");
-    };
-    let least = std::thread::scope(|threads| {
-        let commit = threads.spawn(commit_many);
-        let mut least = u64::MAX;
-        while !commit.is_finished() || figure(&machine, "memtable_frozen_bytes") > 0 {
-            least = least.min(bound());
-        }
-        least
-    });
-    assert!(least < MIB, "the row cache was to have {least} bytes, beside a memtable of several times its share");
-    wait_until("it has its own again", || bound() >= MIB);
-}

@@ -21,9 +21,6 @@ use crate::value::Value;
 use haypile_log::{Effect, Index};
 use std::collections::HashMap;
 
-/// The growth after which a record that is applied in steps is accounted: who lends memory has to know of it.
-const ACCOUNTED_BYTES: i64 = 1 << 20;
-
 /// One write of a row.
 pub(crate) struct Write<'w> {
     pub row: &'w [u8],
@@ -86,21 +83,17 @@ impl Store {
     /// Applies a record to the memtable and the counters. The caller holds the latches of all rows that the record
     /// writes.
     #[inline(always)]
-    pub(crate) fn apply<'a, L: Latching<'a>>(
+    pub(crate) fn apply<'a>(
         &self,
         index: Index,
         effects: &mut impl Effects,
-        latches: &mut L,
+        latches: &mut impl Latching<'a>,
         written: Written,
     ) {
         let mut grown = 0;
         effects.take_writes(|write| {
             let latched = latches.latch_of(write.row).expect("the latches of all rows are held");
             grown += self.apply_write(latched, write, index, written);
-            if L::ONE_BY_ONE && grown > ACCOUNTED_BYTES {
-                self.memtable.account(std::mem::take(&mut grown));
-                self.look_at_growth();
-            }
         });
         effects.counts(|space, counter, delta| self.databases.add(space, counter, delta));
         self.memtable.account(grown);

@@ -46,9 +46,7 @@ impl Store {
         let used = active + self.memtable.frozen_bytes() + self.memtable.flushed_bytes();
         let lent = uses.lend(share, used, lending.lent());
         lending.lent.store(lent, Ordering::Relaxed);
-        // What one very large record takes beyond the share, the row cache does without meanwhile, but for a part.
-        let beyond = used.saturating_sub(share).min(own / 4 * 3);
-        self.share_out(own + lent - beyond, share);
+        self.share_out(own + lent, share);
         // By half of the room that is left, the next look is due.
         let room = share.saturating_sub(used + lent);
         lending.wake_at.store(if lent == 0 { u64::MAX } else { active + room / 2 }, Ordering::Relaxed);
