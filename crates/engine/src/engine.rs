@@ -7,7 +7,7 @@ use crate::clients::client_memory::ClientMemory;
 use crate::clients::pubsub::PubSub;
 use crate::clients::statistics::Statistics;
 use crate::clients::statistics::counters::{Count, Counters};
-use crate::clients::tracking::Tracking;
+use crate::clients::tracking::table::Tracking;
 use crate::keys::exclusion::Exclusion;
 use crate::keys::locks::Locks;
 use crate::keys::waiters::Waiters;

@@ -13,7 +13,7 @@ use crate::clients::pubsub::PubSub;
 use crate::clients::session::State;
 use crate::clients::statistics::counters::{Count, Counters};
 use crate::clients::statistics::{Moment, Statistics};
-use crate::clients::tracking::Tracking;
+use crate::clients::tracking::table::Tracking;
 use crate::keys::exclusion::Exclusion;
 use crate::keys::gate::StoreGate;
 use crate::keys::locks::Locks;
