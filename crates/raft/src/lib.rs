@@ -25,6 +25,8 @@ mod members;
 mod post;
 mod reading;
 mod reads;
+mod ready;
+mod receiving;
 mod rounds;
 mod standing;
 mod survey;

@@ -3,6 +3,8 @@
 //! One thread calls it. Each call ends with `work`, which does what Raft asks for in the order that keeps promises: the
 //! ballot first; then what a lost office takes back; then the log; then messages, those of a follower when what they
 //! acknowledge is on its disk; then the data follow the commit.
+//!
+//! Next: `receiving` (messages of other members), `ready` (what Raft asks for); then `reading`, `change` and `copy`.
 
 use crate::ballot::{Ballot, Vote};
 use crate::configuration::Configuration;
@@ -10,30 +12,20 @@ use crate::entries::{BYTES_EACH, Entries, PER_MESSAGE};
 use crate::loader::Outgoing;
 use crate::machine::{Fault, Machine};
 use crate::members::Members;
-use crate::reads::{Question, Reads, pack, unpack};
+use crate::reads::{Question, Reads};
 use crate::rounds::Round;
 use crate::standing::{Hearing, PeerStanding, Role, Standing, Wanted};
 use crate::survey::survey;
-use crate::wire::{EntryRecord, EntryRecords, Envelope, is_of_leader, travels};
-use haypile_log::{EntrySpan, Index, Kind, Record};
-use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
-use raft::{INVALID_ID, ProgressState, RawNode, Ready, StateRole};
+use crate::wire::EntryRecords;
+use haypile_log::{EntrySpan, Index};
+use raft::eraftpb::{Entry, HardState, Message, MessageType};
+use raft::{ProgressState, RawNode, StateRole};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The most messages with entries on their way to one member.
 const IN_FLIGHT_MAX: usize = 256;
-
-/// Election timeouts in which a member that has begun with nothing waits to be filled before it votes for whoever has
-/// more.
-const FILL_TIMEOUTS: usize = 10;
-
-/// The context of a follower's word to its leader that it hears it; those of rounds are longer.
-const HEARS: &[u8] = b"hears";
-
-/// Terms that are further ahead than this are none that elections have come to.
-const TERMS_AHEAD_MAX: u64 = 1 << 32;
 
 /// How a member takes part.
 #[derive(Clone, Debug)]
@@ -52,7 +44,7 @@ pub struct Options {
 /// A Ready whose entries, or those before, are not all on the disk.
 #[derive(Debug)]
 pub(crate) struct Unpersisted {
-    number: u64,
+    pub number: u64,
     pub through: Index,
     pub messages: Vec<Message>,
 }
@@ -91,11 +83,11 @@ pub struct Member<M: Machine> {
     /// Invariant: in the order of their numbers, and `through` never goes back.
     pub(crate) unpersisted: VecDeque<Unpersisted>,
     /// Entries of this leader that Raft was told of, until they come out of it.
-    proposed: VecDeque<EntrySpan>,
+    pub(crate) proposed: VecDeque<EntrySpan>,
     /// The records of the message that is being worked on, by the entries' numbers.
-    received: BTreeMap<u64, EntryRecords>,
+    pub(crate) received: BTreeMap<u64, EntryRecords>,
     /// Entries whose commit confirms a round.
-    proofs: VecDeque<(u64, Round)>,
+    pub(crate) proofs: VecDeque<(u64, Round)>,
     /// The round that a quorum is asked about.
     pub(crate) asked: Option<Round>,
     /// The round that the leader is asked about.
@@ -106,7 +98,7 @@ pub struct Member<M: Machine> {
     pub(crate) hands_over_in: Option<u64>,
     /// The last committed record that the log was told of.
     pub(crate) committed: Index,
-    outgoing: Vec<Outgoing>,
+    pub(crate) outgoing: Vec<Outgoing>,
     /// Ticks since this has begun, and at the last time when members were told that they need a copy.
     pub(crate) ticks: usize,
     told: usize,
@@ -334,72 +326,6 @@ impl<M: Machine> Member<M> {
         }
     }
 
-    /// A message of another member. One that makes no sense is passed over.
-    pub fn receive(&mut self, envelope: Envelope) -> Result<(), Fault> {
-        let Envelope { message, entries } = envelope;
-        let raft = &self.raw.raft;
-        // A member that was away may not know all those that came meanwhile.
-        let is_other = message.from != raft.id && message.from != INVALID_ID;
-        if message.to != raft.id || !is_other || !travels(message.get_msg_type()) {
-            return Ok(());
-        }
-        if message.term > raft.term.saturating_add(TERMS_AHEAD_MAX) {
-            return Ok(());
-        }
-        if message.get_msg_type() == MessageType::MsgHeartbeat
-            && message.term >= raft.term
-            && message.commit > raft.raft_log.last_index()
-        {
-            let (had, last) = (message.commit, raft.raft_log.last_index());
-            return Err(damaged(format!(
-                "the leader knows that this member had entries through {had}, and it has {last}: its log was lost, and it \
-                 must be replaced"
-            )));
-        }
-        if message.get_msg_type() == MessageType::MsgSnapshot {
-            return self.hear_of_copy(message);
-        }
-        let waits = self.may_have_forgotten(&message) || self.may_have_leased(&message) || self.has_promised(&message);
-        if waits || self.hears(&message) {
-            return Ok(());
-        }
-        let raft = &self.raw.raft;
-        // Raft would hand on what is asked of a leader that leads no more, in the name of the one who asks.
-        if message.get_msg_type() == MessageType::MsgReadIndex && raft.state != StateRole::Leader {
-            return Ok(());
-        }
-        self.received = entries.into_iter().map(|entry| (entry.span.number, entry)).collect();
-        let (from, term, is_of_leader) = (message.from, message.term, is_of_leader(&message));
-        // A message that Raft refuses is as if it had been lost.
-        drop(self.raw.step(unpack(message)));
-        if is_of_leader {
-            self.note_heard(from, term);
-        }
-        let done = self.work();
-        self.received.clear();
-        done
-    }
-
-    /// Whether a vote is asked of a member that has begun with nothing and has not been filled yet, by one that has
-    /// more. A member that has lost its disk would take back what it has acknowledged: a leader fills it first, for
-    /// which there is a while. The first entry of a group has no data.
-    fn may_have_forgotten(&self, message: &Message) -> bool {
-        let asks = matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-        let has_less = message.index > self.raw.raft.raft_log.last_index().max(1);
-        asks && has_less && !self.ballot.is_filled() && self.ticks < FILL_TIMEOUTS * self.election_ticks
-    }
-
-    /// Notes that this member has all that any leader before has had: an entry of a leader that it has heard of is
-    /// committed, and that leader began with all that was.
-    fn note_filled(&mut self) -> Result<(), Fault> {
-        let raft = &self.raw.raft;
-        let has_leader = raft.leader_id != INVALID_ID && raft.commit_to_current_term();
-        if has_leader && !self.ballot.is_filled() && self.machine.log().synced() >= self.committed {
-            self.ballot.fill()?;
-        }
-        Ok(())
-    }
-
     /// Returns the members that the data tell of, or those with which the group has begun.
     pub(crate) fn founding_or(&self, told: Option<Arc<[u8]>>) -> Result<Configuration, Fault> {
         founding_or(&self.founding, told)
@@ -407,42 +333,6 @@ impl<M: Machine> Member<M> {
 
     /// The log has written or synced more; or reads wait for a round.
     pub fn on_progress(&mut self) -> Result<(), Fault> {
-        self.work()
-    }
-
-    /// Bytes of a leader's message of this term have come, and not yet all: it is there, and its heartbeats are behind
-    /// them. It is told that this member is there, too.
-    pub fn on_bytes_of(&mut self, id: u64, term: u64) -> Result<(), Fault> {
-        let raft = &mut self.raw.raft;
-        if raft.state == StateRole::Follower && raft.leader_id == id && raft.term == term {
-            raft.election_elapsed = 0;
-            self.heard = Some(self.ticks);
-            let (from, context) = (raft.id, HEARS.to_vec().into());
-            let mut word = Message { from, to: id, term, context, ..Message::default() };
-            word.set_msg_type(MessageType::MsgHeartbeatResponse);
-            self.send(vec![word]);
-        }
-        self.work()
-    }
-
-    /// Takes the word of a member that hears a long message of this leader. It is none for Raft, which would send again
-    /// what is on its way.
-    fn hears(&mut self, message: &Message) -> bool {
-        let hears = message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.context[..] == *HEARS;
-        let raft = &mut self.raw.raft;
-        if hears
-            && raft.state == StateRole::Leader
-            && raft.term == message.term
-            && let Some(of) = raft.mut_prs().get_mut(message.from)
-        {
-            of.recent_active = true;
-        }
-        hears
-    }
-
-    /// A message to this member was lost.
-    pub fn on_unreachable(&mut self, id: u64) -> Result<(), Fault> {
-        self.raw.report_unreachable(id);
         self.work()
     }
 
@@ -501,15 +391,6 @@ impl<M: Machine> Member<M> {
         self.proofs.push_back((last, self.reads.led.close()));
     }
 
-    /// Tells Raft what is on the disk, and lets messages leave that rest on it.
-    fn release_persisted(&mut self) {
-        let synced = self.machine.log().synced();
-        while let Some(first) = self.unpersisted.pop_front_if(|first| first.through <= synced) {
-            self.raw.on_persist_ready(first.number);
-            self.send(first.messages);
-        }
-    }
-
     /// Draws the election timeout where Raft has drawn one of its own: only so a seed replays a group.
     fn draw_timeout(&mut self) {
         let now = (self.raw.raft.term, self.raw.raft.state);
@@ -520,175 +401,9 @@ impl<M: Machine> Member<M> {
         }
     }
 
-    fn handle(&mut self, mut ready: Ready) -> Result<(), Fault> {
-        if let Some(hard) = ready.hs() {
-            let vote = Vote { term: hard.term, vote: hard.vote };
-            if vote != self.ballot.vote() {
-                self.ballot.store(vote)?;
-            }
-        }
-        let installed = self.take_installed(ready.snapshot());
-        let entries = ready.take_entries();
-        self.take_back(entries.first().map(|entry| entry.index))?;
-        let through = self.take_entries(&entries)?;
-        self.send(ready.take_messages());
-        ready.take_read_states().iter().for_each(|state| self.on_read_state(state));
-        let rests_on_log = |message: &Message| {
-            !matches!(message.get_msg_type(), MessageType::MsgHeartbeatResponse | MessageType::MsgReadIndex)
-        };
-        let (messages, others) = ready.take_persisted_messages().into_iter().partition(rests_on_log);
-        // An answer to a heartbeat rests on the ballot alone, and a question on nothing.
-        self.send(others);
-        let before = self.unpersisted.back().map_or(Index(0), |last| last.through);
-        let through = through.unwrap_or(before).max(before);
-        let number = ready.number();
-        self.unpersisted.push_back(Unpersisted { number, through, messages });
-        let committed = ready.take_committed_entries();
-        self.raw.advance_append_async(ready);
-        if let Some(last) = installed {
-            // A copy was on the disk before it was put in place.
-            self.raw.on_persist_ready(number);
-            self.raw.advance_apply_to(last);
-        }
-        if let Some(last) = committed.last() {
-            self.carry_out_changes(&committed)?;
-            self.raw.advance_apply_to(last.index);
-        }
-        Ok(())
-    }
-
-    /// Takes back what has turned out not to hold: entries that others come in the place of, from number `from` on, and
-    /// all that a former leader has done since what its group agreed on.
-    fn take_back(&mut self, from: Option<u64>) -> Result<(), Fault> {
-        let served =
-            self.serves.is_some_and(|term| self.raw.raft.state != StateRole::Leader || self.raw.raft.term != term);
-        let entries = self.raw.raft.store();
-        let stays = from.map_or(entries.last(), |from| entries.last().min(from - 1));
-        // A leader's newest entries come out of Raft for the first time.
-        let stays = if self.serves.is_some() && !served { entries.last() } else { stays };
-        if !served && stays == entries.last() {
-            return Ok(());
-        }
-        let keep = entries.end_of(stays).expect("what is committed is never taken back");
-        let commit = self.raw.raft.raft_log.committed.min(stays);
-        let committed = entries.end_of(commit).expect("what is committed is known");
-        if served {
-            self.reads.led.end_lease();
-        }
-        // The records that stay have to be there when the log is opened again.
-        self.machine.log().sync_through(keep).map_err(|error| Fault::Refused(error.to_string()))?;
-        assert!(keep >= self.committed, "what is committed is never taken back: {keep}, {}", self.committed);
-        self.machine.rebuild(keep, committed.max(self.committed))?;
-        assert_eq!(self.machine.log().last(), keep, "the log ends with what stays");
-        if served {
-            self.serves = None;
-            self.changing = None;
-            self.proposed.clear();
-            self.proofs.clear();
-            self.asked = None;
-        }
-        self.raw.raft.mut_store().truncate(stays + 1);
-        // An acknowledgement of what is gone would be a lie.
-        for waiting in self.unpersisted.iter_mut().filter(|waiting| waiting.through > keep) {
-            waiting.messages.clear();
-            waiting.through = keep;
-        }
-        // The log that was opened knows nothing of what the group has agreed on.
-        self.committed = Index(0);
-        Ok(())
-    }
-
-    /// Puts entries that come out of Raft into the log, where they are not there already; returns the last record.
-    fn take_entries(&mut self, entries: &[Entry]) -> Result<Option<Index>, Fault> {
-        let mut through = None;
-        for entry in entries {
-            let (span, change) = match self.proposed.pop_front() {
-                Some(span) => {
-                    assert_eq!((span.term, span.number), (entry.term, entry.index), "entries come out as they went in");
-                    (span, if span.changes_members { self.changing.take() } else { None })
-                }
-                None if self.raw.raft.state == StateRole::Leader && entry.term == self.raw.raft.term => {
-                    (self.keep_term(entry)?, None)
-                }
-                None => self.keep_received(entry)?,
-            };
-            assert_eq!(span.changes_members, entry.get_entry_type() != EntryType::EntryNormal, "{span:?}");
-            let raft = &mut self.raw.raft;
-            // Raft asks for what it has not been told is applied.
-            let told = raft.store().end_of(raft.raft_log.applied).unwrap_or_default();
-            raft.mut_store().push(span, change, told.min(self.machine.applied()));
-            through = Some(span.last);
-        }
-        if !entries.is_empty() {
-            self.machine.log().write();
-        }
-        Ok(through)
-    }
-
-    /// Puts the first entry of a new leader into the log.
-    fn keep_term(&mut self, entry: &Entry) -> Result<EntrySpan, Fault> {
-        assert!(self.serves.is_none(), "a leader that serves makes its entries in the log");
-        let body = [entry.term.to_le_bytes(), self.raw.raft.id.to_le_bytes()].concat();
-        let index = self.machine.keep_own((entry.term, entry.index), Kind::Term, &body)?;
-        let (term, number) = (entry.term, entry.index);
-        Ok(EntrySpan { term, number, first: index, last: index, changes_members: false })
-    }
-
-    /// Puts the records of an entry that came from a leader into the log.
-    fn keep_received(&mut self, entry: &Entry) -> Result<(EntrySpan, Option<Arc<Configuration>>), Fault> {
-        let received = self.received.remove(&entry.index).expect("an entry comes with its records");
-        let (span, next) = (received.span, self.machine.log().last().next());
-        if (span.term, span.first) != (entry.term, next) {
-            return Err(damaged(format!("{span:?} does not follow on record {}", next.0 - 1)));
-        }
-        let history = self.machine.log().history();
-        let records = received.records().map(|record| {
-            let EntryRecord { index, kind, time_ms, body, body_crc } =
-                record.expect("they were checked when they came");
-            let (term, entry) = (span.term, span.number);
-            Record { index, history, term, entry, kind, time_ms, body, body_crc, segment: 0, offset: 0 }
-        });
-        let records: Vec<Record<'_>> = records.collect();
-        let change = match (&records[..], span.changes_members) {
-            ([one], true) if one.kind == Kind::Members => Configuration::of_record(one.body),
-            _ => None,
-        };
-        let has_change = records.iter().any(|record| record.kind == Kind::Members);
-        if change.is_some() != span.changes_members || has_change != span.changes_members {
-            return Err(damaged(format!("{span:?} is no change of the members, or not only one")));
-        }
-        self.machine.keep(&records)?;
-        Ok((span, change.map(Arc::new)))
-    }
-
     /// Returns whether another member is about to lead, by this one's will.
     pub fn is_transferring(&self) -> bool {
         self.raw.raft.lead_transferee.is_some()
-    }
-
-    fn send(&mut self, messages: Vec<Message>) {
-        for message in messages {
-            // A call that a follower forwards would be carried out by a leader that never ran it.
-            if !travels(message.get_msg_type()) {
-                continue;
-            }
-            let message = pack(message);
-            let message = if message.get_msg_type() == MessageType::MsgSnapshot {
-                // The copy has at least what is committed now: the members among that.
-                let commit = self.raw.raft.raft_log.committed;
-                let about = message.get_snapshot().get_metadata();
-                let (index, log_term) = (about.index, about.term);
-                Message { commit, index, log_term, snapshot: Default::default(), ..message }
-            } else {
-                message
-            };
-            let entries = self.raw.raft.store();
-            let spans: Option<Vec<_>> = message.entries.iter().map(|entry| entries.span(entry.index)).collect();
-            // Entries that were forgotten meanwhile are asked for again.
-            if let Some(spans) = spans {
-                self.outgoing.push(Outgoing { message, spans });
-            }
-        }
     }
 
     /// Has replies leave that wait for what is committed, applies it, and begins to serve where it is of this term.
