@@ -173,6 +173,14 @@ impl Archive {
         if id == self.id { Ok(()) } else { Err(Error::Failed(format!("another archive is at {} now", self.name()))) }
     }
 
+    /// Checks that this archive is there, where something else may be: nothing is to be written into that.
+    ///
+    /// # Errors
+    /// Those of `is_still_there`.
+    pub(crate) fn look_first(&self) -> Result<(), Error> {
+        if self.place.may_be_exchanged() { self.is_still_there() } else { Ok(()) }
+    }
+
     pub(crate) fn place(&self) -> &Arc<dyn Place> {
         &self.place
     }
@@ -424,6 +432,7 @@ impl Archive {
     }
 
     fn put(&self, object: &str, content: &mut dyn Read) -> Result<(), Error> {
+        self.look_first()?;
         let mut parts = Parts::new(self.key.as_ref(), object);
         Ok(self.place.put(object, &mut || parts.next(content))?)
     }

@@ -67,6 +67,22 @@ impl Catalog {
         of_lane.or_else(|| self.backups.iter().find(|backup| backup.history() == history).map(Manifest::chain))
     }
 
+    /// Returns what is here without what cannot be read of these chunks: of each the last record that can is known, or
+    /// the one before the first.
+    pub fn sound(&self, damaged: &[(ChunkName, Index)]) -> Catalog {
+        let mut sound = self.clone();
+        for (chunk, last) in damaged {
+            let Some(lane) = sound.lanes.get_mut(&chunk.history) else { continue };
+            lane.chunks.retain_mut(|other| {
+                if other == chunk {
+                    other.last = *last;
+                }
+                other.first <= other.last
+            });
+        }
+        sound
+    }
+
     /// Returns the last record of this chain that is here without a hole behind `after`; `after` if the next one is
     /// not.
     pub fn reach(&self, chain: &Chain, after: Index) -> Index {

@@ -23,13 +23,13 @@ pub use archive::{Archive, Error, digest_file};
 pub use catalog::{Catalog, Lane};
 pub use chain::Chain;
 pub use key::Key;
-pub use location::place_of;
+pub use location::{check_location, place_of};
 pub use manifest::{BackupFile, Manifest, ManifestError};
 pub use marks::{Mark, Work};
-pub use names::{ChunkName, Digest, backup_time};
+pub use names::{ChunkName, Digest, backup_time, exact_time};
 pub use place::directory::Directory;
 #[cfg(feature = "object-stores")]
 pub use place::objects::Objects;
 pub use place::{GoesOn, Listed, Place, PlaceError};
-pub use plan::{Hole, Plan, PlanError, Target, holes, plan};
+pub use plan::{Hole, Plan, PlanError, Target, holes, plan, restorable, through_damage};
 pub use surplus::{Surplus, surplus};

@@ -6,9 +6,9 @@
 
 use crate::archive::{Archive, Error};
 use crate::names::MARKS;
-use crate::place::{Listed, Place};
+use crate::place::Listed;
 use ring::rand::{SecureRandom, SystemRandom};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The work that a mark tells of.
@@ -44,7 +44,7 @@ impl Work {
 
 /// A mark of this server, which goes when it is dropped.
 pub struct Mark {
-    place: Arc<dyn Place>,
+    archive: Archive,
     work: Work,
     name: String,
     set: Mutex<Instant>,
@@ -59,7 +59,7 @@ impl Archive {
         let mut id = [0; 8];
         SystemRandom::new().fill(&mut id).expect("the kernel's random source always gives bytes");
         let name = format!("{MARKS}{}{:016x}", work.name(), u64::from_le_bytes(id));
-        let mark = Mark { place: self.place().clone(), work, name, set: Mutex::new(Instant::now()) };
+        let mark = Mark { archive: self.clone(), work, name, set: Mutex::new(Instant::now()) };
         mark.put()?;
         Ok(mark)
     }
@@ -67,8 +67,9 @@ impl Archive {
 
 impl Mark {
     fn put(&self) -> Result<(), Error> {
+        self.archive.look_first()?;
         let mut text = Some(b"haypile\n".to_vec());
-        Ok(self.place.put(&self.name, &mut || Ok(text.take()))?)
+        Ok(self.archive.place().put(&self.name, &mut || Ok(text.take()))?)
     }
 
     /// Sets the mark again where it has been there for a while: it counts for some time only.
@@ -78,7 +79,7 @@ impl Mark {
     pub fn renew(&self) -> Result<(), Error> {
         let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         if set.elapsed() >= self.work.lasts() / 2 {
-            return Err(Error::Failed(format!("{} is too slow: others may be at work there", self.place.name())));
+            return Err(Error::Failed(format!("{} is too slow: others may be at work there", self.archive.name())));
         }
         if set.elapsed() >= self.work.renewed_after() {
             self.put()?;
@@ -95,9 +96,9 @@ impl Mark {
         // By the place's clock, which all marks are set by.
         self.put()?;
         *self.set.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        let there = self.place.list(MARKS, "")?;
+        let there = self.archive.place().list(MARKS, "")?;
         let Some(own) = there.iter().find(|listed| listed.name == self.name) else {
-            return Err(Error::Failed(format!("{} does not show what was just written there", self.place.name())));
+            return Err(Error::Failed(format!("{} does not show what was just written there", self.archive.name())));
         };
         let lasts_ms = work.lasts().as_millis() as u64;
         let is_over = |listed: &Listed| own.modified_ms.saturating_sub(listed.modified_ms) > lasts_ms;
@@ -105,7 +106,7 @@ impl Mark {
         let mut others = there.iter().filter(|listed| listed.name.starts_with(&prefix) && listed.name != self.name);
         let mut is_met = false;
         others.try_for_each(|listed| match is_over(listed) {
-            true => self.place.remove(&listed.name),
+            true => self.archive.place().remove(&listed.name),
             false => {
                 is_met = true;
                 Ok(())
@@ -118,6 +119,6 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         // One that cannot be removed now counts no more after a while.
-        let _ = self.place.remove(&self.name);
+        let _ = self.archive.place().remove(&self.name);
     }
 }

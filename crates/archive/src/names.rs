@@ -88,6 +88,12 @@ pub fn backup_time(time_ms: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
+/// Returns `20261122T084500.123Z`: `haypile restore --to` takes it as the moment that it is.
+pub fn exact_time(time_ms: u64) -> String {
+    let whole = backup_time(time_ms);
+    format!("{}.{:03}Z", whole.trim_end_matches('Z'), time_ms % 1000)
+}
+
 /// Returns year, month and day of a day since 1970, in the Gregorian calendar (Howard Hinnant's `civil_from_days`).
 fn date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
@@ -130,5 +136,6 @@ mod tests {
         ] {
             assert_eq!(backup_time(time_ms), expected);
         }
+        assert_eq!(exact_time(951_827_696_099), "20000229T123456.099Z");
     }
 }

@@ -5,7 +5,7 @@
 use crate::catalog::Catalog;
 use crate::chain::Chain;
 use crate::manifest::Manifest;
-use crate::names::{ChunkName, backup_time};
+use crate::names::{ChunkName, exact_time};
 use haypile_log::{History, Index};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,7 +66,7 @@ impl fmt::Display for PlanError {
             PlanError::NoBackup => f.write_str("there is no backup to begin with"),
             PlanError::NoHistory(history) => write!(f, "there is no history {history} in this archive"),
             PlanError::TooEarly(index, time_ms) => {
-                let time = backup_time(*time_ms);
+                let time = exact_time(*time_ms);
                 write!(f, "the oldest backup is of a later moment: record {index}, complete at {time}")
             }
             PlanError::Ends(last) => write!(f, "the archive ends with record {last}"),
@@ -84,8 +84,13 @@ impl fmt::Display for Hole {
         if let Some(next) = next {
             write!(f, "to {} ", next.0 - 1)?;
         }
-        write!(f, "of history {history} are missing: the data can be restored through record {after} (--to {after})")
+        write!(f, "of history {history} are missing: {}", restorable(*after))
     }
+}
+
+/// Returns how people are told how far the data can be restored.
+pub fn restorable(through: Index) -> String {
+    format!("the data can be restored through record {through} (--to {through})")
 }
 
 /// Finds the way to a moment, in this history or in the one that was written to last.
@@ -153,6 +158,17 @@ pub fn holes(catalog: &Catalog, chain: &Chain) -> Vec<Hole> {
     });
     let by_place: BTreeMap<Index, Hole> = found.collect();
     by_place.into_values().collect()
+}
+
+/// Returns the last record through which the data can be restored before each of these damaged chunks, of which the
+/// last record that can be read is known, or the one before the first; None where nothing leads there.
+pub fn through_damage(catalog: &Catalog, damaged: &[(ChunkName, Index)]) -> Vec<Option<Index>> {
+    let sound = catalog.sound(damaged);
+    let reached = damaged.iter().map(|(chunk, last)| {
+        let way = plan(&sound, Some(chunk.history), Target::Index(*last));
+        way.is_ok().then_some(*last)
+    });
+    reached.collect()
 }
 
 /// Returns the first record behind `reached` that the archive has of this chain.

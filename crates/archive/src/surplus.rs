@@ -12,7 +12,9 @@ pub struct Surplus {
 }
 
 /// Finds what may go where `keep` backups stay, and the one that was just made; 0 keeps all. The newest ones stay of
-/// those that lead to the data of that one, or to what was written last; of other branches what is no older.
+/// those that lead to the data of that one, or to what was written last; of other branches what is no older, and the
+/// newest one of each whose log goes on behind that: a server still writes to it, and has no other one. A branch that
+/// was left goes with time.
 ///
 /// Invariant: from each backup that stays, every later moment that could be restored before can be restored.
 pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surplus {
@@ -24,7 +26,10 @@ pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surpl
     ages.sort_unstable();
     let oldest = ages.len().checked_sub(keep.max(1)).filter(|_| keep > 0).map(|at| ages[at]);
     // A clock that was wrong may have made others the newest.
-    let stays = |backup: &&Manifest| Some(*backup) == made || oldest.is_none_or(|oldest| age(backup) >= oldest);
+    let others: Vec<_> = oldest.map_or(Vec::new(), |(oldest_ms, _)| newest_of_written(catalog, oldest_ms));
+    let stays = |backup: &&Manifest| {
+        Some(*backup) == made || oldest.is_none_or(|oldest| age(backup) >= oldest) || others.contains(backup)
+    };
     let (kept, gone): (Vec<&Manifest>, Vec<&Manifest>) = catalog.backups.iter().partition(stays);
     let mut chunks = Vec::new();
     if let Some(oldest_ms) = kept.iter().map(|backup| backup.made_ms).min().filter(|_| keep > 0) {
@@ -46,4 +51,14 @@ pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surpl
         }
     }
     Surplus { backups: gone.into_iter().cloned().collect(), chunks }
+}
+
+/// Returns the newest backup of each history that has records which are later than this time.
+fn newest_of_written(catalog: &Catalog, time_ms: u64) -> Vec<&Manifest> {
+    let written = catalog.lanes.values().filter(|lane| lane.chunks.iter().any(|chunk| chunk.time_ms > time_ms));
+    let newest = written.filter_map(|lane| {
+        let leads = |backup: &&Manifest| lane.chain.leads_from(backup.history(), backup.through);
+        catalog.backups.iter().filter(leads).max_by_key(|backup| (backup.made_ms, backup.through))
+    });
+    newest.collect()
 }

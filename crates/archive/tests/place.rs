@@ -146,6 +146,34 @@ fn an_archive_is_begun_once_and_knows_its_key() {
 }
 
 #[test]
+fn nothing_is_written_to_a_place_whose_archive_is_gone() {
+    let scratch = Scratch::new();
+    let (path, aside) = (scratch.0.join("archive"), scratch.0.join("aside"));
+    let place = place_of(path.to_str().expect("a text"), &[], &goes_on()).expect("it can be opened");
+    let archive = Archive::open_or_begin(place, None).expect("it is begun");
+    let mark = archive.mark(Work::Making).expect("it is there");
+    std::fs::rename(&path, &aside).expect("it is ours");
+    // The empty directory that something was mounted on, or not even that.
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&path).expect("it is ours");
+        }
+        let refused = [
+            archive.put_chunk(&chunk(1)),
+            archive.put_file(Digest([7; 32]), &mut &b"x"[..]),
+            archive.mark(Work::Removing).map(drop),
+            mark.meets(Work::Removing).map(drop),
+        ];
+        let is_refused = |outcome: &Result<(), Error>| matches!(outcome, Err(Error::NoArchive(_)));
+        assert!(refused.iter().all(is_refused), "{refused:?}");
+        let entries = std::fs::read_dir(&path).map_or(0, Iterator::count);
+        assert_eq!((path.exists(), entries), (is_there, 0));
+    }
+    std::fs::remove_dir(&path).and_then(|()| std::fs::rename(&aside, &path)).expect("it is ours");
+    archive.put_chunk(&chunk(1)).expect("it is back");
+}
+
+#[test]
 fn a_bad_network_is_an_error_and_nothing_half_written_is_there() {
     let scratch = Scratch::new();
     let s3 = S3::start(&scratch.0);

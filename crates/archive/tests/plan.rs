@@ -182,11 +182,52 @@ fn what_leads_to_no_kept_backup_goes() {
     assert_eq!(gone(&catalog, 1), (vec![100], vec![(1, 90), (91, 150)]));
     lane(&mut catalog, &[first(A), fork(B, A, 120)], &[(121, 180), (181, 500)]);
     assert_eq!(gone(&catalog, 1), (vec![], vec![]), "one backup leads to what was written last");
-    assert_eq!(
-        gone_behind(&catalog, 1, Some(&catalog.backups[1])),
-        (vec![100], vec![(1, 90), (91, 150), (121, 180)]),
-        "what is younger may become a backup's"
-    );
+    let behind = gone_behind(&catalog, 1, Some(&catalog.backups[1]));
+    assert_eq!(behind, (vec![], vec![]), "the fork is written to, and has no other backup");
+    lane(&mut catalog, &[first(A), fork(B, A, 120)], &[(121, 180), (181, 199)]);
+    let behind = gone_behind(&catalog, 1, Some(&catalog.backups[1]));
+    assert_eq!(behind, (vec![100], vec![(1, 90), (91, 150), (121, 180), (181, 199)]), "it was left before");
+    lane(&mut catalog, &[first(A), fork(B, A, 120), fork(C, B, 130)], &[(131, 300)]);
+    catalog.backups.remove(0);
+    let behind = gone_behind(&catalog, 1, Some(&catalog.backups[0]));
+    assert!(!behind.1.contains(&(131, 300)), "what is younger may become a backup's");
+}
+
+#[test]
+fn no_branch_that_is_written_to_loses_its_only_backup() {
+    let mut catalog = simple();
+    catalog.backups.remove(0);
+    let chain = [first(A), fork(B, A, 220)];
+    lane(&mut catalog, &chain, &[(221, 250)]);
+    let on_b = backup(230, 240, &chain);
+    catalog.backups.push(on_b.clone());
+    assert_eq!(gone_behind(&catalog, 1, Some(&on_b)).0, [0u64; 0], "A goes on through 300");
+    // The server of A makes one in turn, while that of B writes on.
+    let on_a = backup(250, 260, &[first(A)]);
+    catalog.backups.push(on_a.clone());
+    lane(&mut catalog, &chain, &[(221, 250), (251, 270)]);
+    assert_eq!(gone_behind(&catalog, 1, Some(&on_a)).0, [200]);
+    // Nobody writes to B any more.
+    let last = backup(280, 290, &[first(A)]);
+    catalog.backups.push(last.clone());
+    assert_eq!(gone_behind(&catalog, 1, Some(&last)).0, [200, 240, 260]);
+}
+
+#[test]
+fn damage_bounds_what_can_be_restored_as_a_hole_does() {
+    let catalog = simple();
+    let chunk = |at: usize| catalog.lanes[&A].chunks[at];
+    let through = |damaged: &[(usize, u64)]| {
+        let damaged: Vec<_> = damaged.iter().map(|(at, last)| (chunk(*at), Index(*last))).collect();
+        through_damage(&catalog, &damaged).into_iter().map(|last| last.map(|last| last.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(through(&[(3, 210)]), [Some(210)]);
+    assert_eq!(through(&[(3, 250)]), [Some(250)], "some of its records can be read");
+    assert_eq!(through(&[(1, 90)]), [Some(90)], "in the log of the first backup");
+    assert_eq!(through(&[(0, 0)]), [None], "no backup is as old");
+    assert_eq!(through(&[(2, 180), (3, 210)]), [Some(180), None], "one lies behind the other");
+    let sound = catalog.sound(&[(chunk(3), Index(210))]);
+    assert_eq!(way(&sound, None, Target::Newest).map(|way| way.2), Ok(210));
 }
 
 #[test]
@@ -217,9 +258,11 @@ fn backups_of_another_branch_take_no_place_of_ours() {
     };
     assert_eq!(gone(2), [0u64; 0], "ours are two");
     assert_eq!(gone(1), [100]);
-    // A backup that is no younger than the oldest of ours goes with time.
+    // A backup that is no younger than the oldest of ours goes with time, once nobody writes to its branch.
     catalog.backups.push(backup(230, 240, &chain));
     let newest = catalog.backups.last().cloned();
+    assert!(!surplus(&catalog, 1, newest.as_ref()).backups.iter().any(|backup| backup.through == Index(200)));
+    lane(&mut catalog, &[first(A)], &[(1, 90), (91, 150), (151, 210)]);
     let surplus = surplus(&catalog, 1, newest.as_ref());
     assert_eq!(surplus.backups.iter().map(|backup| backup.through.0).collect::<Vec<_>>(), [100, 200, 140]);
 }

@@ -106,7 +106,7 @@ fn start(
     let tls = Tls::start(&settings)?;
     let users = haypile_engine::users_of(&config, table.catalog())?;
     Identity::of(&config)?;
-    archive::refuse_without_base(&config)?;
+    archive::check_wanted(&config)?;
     let (listeners, data_dir) = take_places(&config)?;
     let _pid_file = PidFile::write(&config);
     let level = logging.clone();

@@ -108,6 +108,11 @@ fn the_data_of_a_time_are_those_of_all_records_until_then() {
     let early =
         refuses(&["restore", "--from", text(place.path()), "--dir", "/nowhere", "--to", "1999-12-31T23:59:59Z"]);
     assert!(early.contains("the oldest backup is of a later moment"), "{early}");
+    // The moment that is named there can be had.
+    let named = early.split_once("complete at ").and_then(|(_, rest)| rest.split_once(". "));
+    let oldest = named.expect("the moment is named").0;
+    assert!(succeeds(&["backups", text(place.path())]).contains(&format!("or {oldest} on")));
+    restored(place.path(), &["--to", oldest]);
 }
 
 /// Returns the milliseconds since 1970.
@@ -499,7 +504,16 @@ fn damage_in_an_archive_is_noticed_and_named() {
             let checked = refuses(&["check", text(place.path())]);
             assert!(!checked.contains(": 0 defects") && checked.contains("defects"), "{}: {checked}", path.display());
             let is_manifest = path.starts_with(place.path().join("backups"));
-            assert!(is_manifest || !restores().status.success(), "{} is damaged", path.display());
+            let refused = restores();
+            assert!(is_manifest || !refused.status.success(), "{} is damaged", path.display());
+            if path == chunk {
+                // As of a lost one it is said how far the data can be restored, and so far they can.
+                for said in [checked, String::from_utf8_lossy(&refused.stderr).into_owned()] {
+                    let through = said.split_once("(--to ").and_then(|(_, rest)| rest.split_once(')')).expect(&said).0;
+                    assert!((first - 1..next).contains(&through.parse().expect("a number")), "{said}");
+                    restored(place.path(), &["--to", through]);
+                }
+            }
         }
         std::fs::remove_file(path).expect("it is ours");
         match lost {
@@ -519,6 +533,12 @@ fn damage_in_an_archive_is_noticed_and_named() {
         }
         std::fs::write(path, whole).expect("it is ours");
     }
+    // Damage that is seen without reading all bounds what is listed.
+    let whole = std::fs::read(last).expect("it is there");
+    std::fs::write(last, &whole[..10]).expect("it is ours");
+    let listed = succeeds(&["backups", text(place.path())]);
+    assert!(listed.contains(&format!(", to record {}\n", next - 1)) && listed.contains("strange: log/"), "{listed}");
+    std::fs::write(last, whole).expect("it is ours");
     // Before a hole all can be had.
     std::fs::remove_file(chunk).expect("it is ours");
     restored(place.path(), &["--to", &(first - 1).to_string()]);

@@ -56,6 +56,10 @@ impl Place for Directory {
         self.path.display().to_string()
     }
 
+    fn may_be_exchanged(&self) -> bool {
+        true
+    }
+
     fn list(&self, prefix: &str, after: &str) -> Result<Vec<Listed>, PlaceError> {
         let mut found = Vec::new();
         gather(&self.path_of(prefix), prefix, after, &mut found)?;

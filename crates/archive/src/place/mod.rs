@@ -59,6 +59,12 @@ pub trait Place: Send + Sync {
     /// Returns the name of the place, for people.
     fn name(&self) -> String;
 
+    /// Whether another place may come to be where this one was, as with a directory that was unmounted: whoever writes
+    /// looks first.
+    fn may_be_exchanged(&self) -> bool {
+        false
+    }
+
     /// Returns the objects whose names begin with `prefix`, which ends with a slash, and come behind `after`, in the
     /// order of their names.
     fn list(&self, prefix: &str, after: &str) -> Result<Vec<Listed>, PlaceError>;

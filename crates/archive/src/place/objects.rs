@@ -5,8 +5,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode,
-    PutOptions, PutPayload, RetryConfig,
+    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
+    ObjectStoreScheme, PutMode, PutOptions, PutPayload, RetryConfig,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -33,6 +33,22 @@ pub struct Objects {
 }
 
 impl Objects {
+    /// Checks that an address is that of an object store, and that the store knows the names of the options.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn check(location: &str, options: &[(String, String)]) -> Result<(), String> {
+        let (scheme, _) = scheme_of(location)?;
+        options.iter().try_for_each(|(name, _)| {
+            let parsed = match scheme {
+                ObjectStoreScheme::AmazonS3 => name.parse::<object_store::aws::AmazonS3ConfigKey>().map(drop),
+                ObjectStoreScheme::GoogleCloudStorage => name.parse::<object_store::gcp::GoogleConfigKey>().map(drop),
+                _ => name.parse::<object_store::azure::AzureConfigKey>().map(drop),
+            };
+            parsed.map_err(|error| format!("{location}: {error}"))
+        })
+    }
+
     /// Opens the bucket of an address. What is needed to log in comes from `options`, and from the environment, under
     /// the names of each vendor (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME` and so
     /// on), or from the machine.
@@ -43,7 +59,7 @@ impl Objects {
         // Another user of rustls may have installed one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let refused = |error: object_store::Error| format!("{location}: {error}");
-        let url = location.parse().map_err(|error| format!("{location} is no address: {error}"))?;
+        let (scheme, root) = scheme_of(location)?;
         // An object may be long, and whoever takes it slow: what has a bound is the wait for the next bytes.
         let client = ClientOptions::new()
             .with_timeout_disabled()
@@ -51,10 +67,8 @@ impl Objects {
             .with_connect_timeout(Duration::from_secs(10));
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: REQUEST_TIMEOUT };
-        let (scheme, root) =
-            object_store::ObjectStoreScheme::parse(&url).map_err(|error| format!("{location}: {error}"))?;
         let store: Arc<dyn ObjectStore> = match scheme {
-            object_store::ObjectStoreScheme::AmazonS3 => {
+            ObjectStoreScheme::AmazonS3 => {
                 let builder = object_store::aws::AmazonS3Builder::from_env().with_url(location);
                 let builder = builder.with_client_options(client.clone()).with_retry(retry);
                 let builder = options.iter().try_fold(builder, |builder, (name, value)| {
@@ -62,7 +76,7 @@ impl Objects {
                 });
                 Arc::new(builder.and_then(|builder| builder.build()).map_err(refused)?)
             }
-            object_store::ObjectStoreScheme::GoogleCloudStorage => {
+            ObjectStoreScheme::GoogleCloudStorage => {
                 let builder = object_store::gcp::GoogleCloudStorageBuilder::from_env().with_url(location);
                 let builder = builder.with_client_options(client.clone()).with_retry(retry);
                 let builder = options.iter().try_fold(builder, |builder, (name, value)| {
@@ -70,7 +84,7 @@ impl Objects {
                 });
                 Arc::new(builder.and_then(|builder| builder.build()).map_err(refused)?)
             }
-            object_store::ObjectStoreScheme::MicrosoftAzure => {
+            _ => {
                 let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_url(location);
                 let builder = builder.with_client_options(client.clone()).with_retry(retry);
                 let builder = options.iter().try_fold(builder, |builder, (name, value)| {
@@ -78,7 +92,6 @@ impl Objects {
                 });
                 Arc::new(builder.and_then(|builder| builder.build()).map_err(refused)?)
             }
-            _ => return Err(format!("{location}: an archive is in a directory, or at s3://, gs:// or az://")),
         };
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("archive-net").enable_all().build();
         let runtime = runtime.map_err(|error| format!("a runtime cannot start: {error}"))?;
@@ -112,6 +125,18 @@ impl Objects {
                 () = unwanted => Err(PlaceError::Failed("it was broken off".into())),
             }
         })
+    }
+}
+
+/// Returns the kind of the store of an address, which is S3, Google's or Azure's, and the path in its bucket.
+fn scheme_of(location: &str) -> Result<(ObjectStoreScheme, Path), String> {
+    let url = location.parse().map_err(|error| format!("{location} is no address: {error}"))?;
+    let (scheme, root) = ObjectStoreScheme::parse(&url).map_err(|error| format!("{location}: {error}"))?;
+    match scheme {
+        ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage | ObjectStoreScheme::MicrosoftAzure => {
+            Ok((scheme, root))
+        }
+        _ => Err(format!("{location}: an archive is in a directory, or at s3://, gs:// or az://")),
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::place;
 use crate::progress::ProgressLine;
-use haypile_archive::{Archive, Catalog, ChunkName, PlanError, Target, holes, plan};
+use haypile_archive::{Archive, Catalog, ChunkName, PlanError, Target, holes, plan, restorable, through_damage};
 use haypile_config::cli::ArchivePlace;
+use haypile_log::Index;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::process::ExitCode;
@@ -101,27 +102,41 @@ impl Check<'_> {
     /// Reads each chunk; returns how many there are, and their records.
     fn log(&mut self, catalog: &Catalog) -> Result<(usize, u64), String> {
         let (mut chunks, mut records) = (0, 0);
+        let (mut damaged, mut reasons) = (Vec::new(), Vec::new());
         for name in catalog.lanes.values().flat_map(|lane| &lane.chunks) {
             match self.chunk(name) {
                 Ok(count) => records += count,
-                Err(why) => self.defect(&why)?,
+                Err((last, why)) => {
+                    damaged.push((*name, last));
+                    reasons.push(why);
+                }
             }
             chunks += 1;
             self.line.tell(|_| format!("checking: {chunks} pieces of the log"));
         }
+        for (why, through) in reasons.iter().zip(through_damage(catalog, &damaged)) {
+            let until = through.map_or(String::new(), |through| format!(": {}", restorable(through)));
+            self.defect(&format!("{why}{until}"))?;
+        }
         Ok((chunks, records))
     }
 
-    fn chunk(&self, name: &ChunkName) -> Result<u64, String> {
-        let mut records = self.archive.get_chunk(name).map_err(|error| error.to_string())?;
+    /// Reads a chunk; returns how many records it has.
+    ///
+    /// # Errors
+    /// The last record before the damage, which may be that before the chunk, and a text for people.
+    fn chunk(&self, name: &ChunkName) -> Result<u64, (Index, String)> {
+        let before = Index(name.first.0 - 1);
+        let mut records = self.archive.get_chunk(name).map_err(|error| (before, error.to_string()))?;
         let (mut count, mut last) = (0, None);
-        while let Some(record) = records.next().map_err(|error| format!("{name}: {error}"))? {
+        let reached = |last: Option<(Index, u64)>| last.map_or(before, |(index, _)| index.min(name.last));
+        while let Some(record) = records.next().map_err(|error| (reached(last), format!("{name}: {error}")))? {
             count += 1;
             last = Some((record.index, record.time_ms));
         }
         match last {
             Some(last) if last == (name.last, name.time_ms) => Ok(count),
-            last => Err(format!("{name}: its last record is {last:?}, and not what its name says")),
+            last => Err((reached(last), format!("{name}: its last record is {last:?}, and not what its name says"))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `haypile backups`: what is in an archive, and how far one can go back and forth.
 
 use super::place;
-use haypile_archive::{Catalog, Target, backup_time, holes, plan};
+use haypile_archive::{Catalog, ChunkName, Target, exact_time, holes, plan};
 use haypile_config::cli::ArchivePlace;
 use haypile_log::{History, Index};
 use std::io::Write;
@@ -13,13 +13,16 @@ use std::io::Write;
 pub fn run(what: &ArchivePlace, out: &mut dyn Write) -> Result<(), String> {
     let archive = place::open(what)?;
     let catalog = archive.catalog().map_err(|error| error.to_string())?;
-    write(&catalog, out).map_err(|error| error.to_string())
+    // What lies behind a piece that is known to be damaged cannot be had.
+    let names = catalog.strange.iter().filter_map(|(name, _)| ChunkName::parse(name));
+    let damaged: Vec<_> = names.map(|name| (name, Index(name.first.0 - 1))).collect();
+    write(&catalog.sound(&damaged), out).map_err(|error| error.to_string())
 }
 
 fn write(catalog: &Catalog, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "backups: {}", catalog.backups.len())?;
     for backup in &catalog.backups {
-        let (name, time, mb) = (backup.name(), backup_time(backup.made_ms), backup.bytes() as f64 / 1e6);
+        let (name, time, mb) = (backup.name(), exact_time(backup.made_ms), backup.bytes() as f64 / 1e6);
         let (files, history) = (backup.files.len(), backup.history());
         writeln!(
             out,
@@ -34,7 +37,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "  {history}{mark}")?;
         if let Some(lane) = catalog.lanes.get(&history) {
             for (first, last, time_ms) in stretches(lane.chunks.iter().map(|it| (it.first, it.last, it.time_ms))) {
-                writeln!(out, "    the log of records {first} to {last}, made until {}", backup_time(time_ms))?;
+                writeln!(out, "    the log of records {first} to {last}, made until {}", exact_time(time_ms))?;
             }
             if let Some((parent, after)) = lane.chain.starts().last().and_then(haypile_log::HistoryStart::parent) {
                 writeln!(out, "    it continues history {parent} behind record {after}")?;
@@ -46,7 +49,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write) -> std::io::Result<()> {
                     catalog.backups.iter().filter(|backup| way.chain.leads_from(backup.history(), backup.through));
                 let oldest = oldest.map(|backup| (backup.applied, backup.made_ms)).min();
                 let (first, from_ms) = oldest.unwrap_or((way.backup.applied, way.backup.made_ms));
-                let from = backup_time(from_ms);
+                let from = exact_time(from_ms);
                 writeln!(out, "    it can be restored from record {first} or {from} on, to record {}", way.through)?;
             }
             Err(why) => writeln!(out, "    {why}")?,

@@ -17,8 +17,8 @@ pub mod restore;
 mod session;
 
 use crate::process::give_way;
-use haypile_archive::Chain;
-use haypile_config::{Archive as Wanted, Config, Engine as EngineKind};
+use haypile_archive::{Chain, check_location};
+use haypile_config::{Archive as Wanted, Config, Engine as EngineKind, Refused};
 use haypile_engine::{ArchiveFacts, BackupFacts, Engine};
 use haypile_log::{Hold, Index, Log};
 use haypile_store::Store;
@@ -119,7 +119,9 @@ impl Archiver {
     /// # Errors
     /// One cannot be started.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        self.engine.settings.listen(|_, _, next| Ok(refuse_without_base(next)?));
+        self.engine
+            .settings
+            .listen(|_, _, next| check_wanted(next).map_err(|text| Refused { directive: Some("archive-to"), text }));
         let runs: [(&str, fn(&Archiver)); 2] =
             [("archive", Archiver::write_log), ("archive-backup", Archiver::back_up)];
         for (name, run) in runs {
@@ -263,9 +265,16 @@ impl Archiver {
     }
 
     /// Clears the noted failure of the archive, and logs that it works again.
-    fn note_recovery(facts: &mut ArchiveFacts) {
-        if !std::mem::take(&mut facts.failure).is_empty() {
-            tracing::info!("the archive at {} works again", facts.place);
+    fn note_recovery(&self) {
+        let mut recovered = None;
+        self.engine.archiving.note(|facts| {
+            if !std::mem::take(&mut facts.failure).is_empty() {
+                recovered = Some(facts.place.clone());
+            }
+        });
+        // Readers of INFO do not wait for the log.
+        if let Some(place) = recovered {
+            tracing::info!("the archive at {place} works again");
         }
     }
 
@@ -281,15 +290,20 @@ impl Archiver {
     }
 }
 
-/// Refuses an archive where there is nothing on the disk that could be restored.
+/// Refuses an archive that can never be: of a place whose form makes no sense, or of a server that has nothing on the
+/// disk which could be restored.
 ///
 /// # Errors
 /// A text for people.
-pub fn refuse_without_base(config: &Config) -> Result<(), String> {
-    match config.engine == EngineKind::Memory && !config.archive.to.is_empty() {
-        true => Err("'archive-to' has no use with 'engine memory', which keeps nothing".into()),
-        false => Ok(()),
+pub fn check_wanted(config: &Config) -> Result<(), String> {
+    let Wanted { to, options, .. } = &config.archive;
+    if to.is_empty() {
+        return Ok(());
     }
+    if config.engine == EngineKind::Memory {
+        return Err("'archive-to' has no use with 'engine memory', which keeps nothing".into());
+    }
+    check_location(to, options).map_err(|why| format!("'archive-to' cannot be used: {why}"))
 }
 
 /// Holds all that a log has; returns the record before it, too.

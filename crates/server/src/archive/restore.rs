@@ -11,7 +11,8 @@ use crate::process::set_file_mode;
 use crate::progress::{ProgressLine, time_left};
 use crate::unbuffered::Unbuffered;
 use haypile_archive::{
-    Archive, BackupFile, ChunkName, Plan, PlanError, Target, backup_time, digest_file, plan as find_way,
+    Archive, BackupFile, ChunkName, Error, Plan, PlanError, Target, digest_file, exact_time, plan as find_way,
+    restorable,
 };
 use haypile_config::Engine;
 use haypile_config::cli::{Moment, Restore};
@@ -80,7 +81,7 @@ pub fn run(what: &Restore) -> Result<(), String> {
     if let Some(warning) = warning_of_end(&restored, &plan) {
         eprintln!("{warning}");
     }
-    let time = restored.time_ms.map_or(String::new(), |time_ms| format!(", made at {}", backup_time(time_ms)));
+    let time = restored.time_ms.map_or(String::new(), |time_ms| format!(", made at {}", exact_time(time_ms)));
     println!("{} holds the data through record {}{time}", what.dir.display(), restored.last);
     Ok(())
 }
@@ -89,7 +90,7 @@ fn shown(target: Target) -> String {
     match target {
         Target::Newest => "The newest data".into(),
         Target::Index(index) => format!("Record {index}"),
-        Target::Time(time_ms) => format!("The data of {}", backup_time(time_ms)),
+        Target::Time(time_ms) => format!("The data of {}", exact_time(time_ms)),
     }
 }
 
@@ -100,7 +101,7 @@ fn check_has_come(target: Target, now_ms: u64) -> Result<(), String> {
             "{} cannot be restored: that time is in the future (now is {}). \
              `--to @N` takes seconds since 1970; `haypile log` shows milliseconds",
             shown(target),
-            backup_time(now_ms)
+            exact_time(now_ms)
         )),
         _ => Ok(()),
     }
@@ -115,15 +116,15 @@ fn warning_of_end(restored: &Restored, plan: &Plan) -> Option<String> {
         return None;
     }
     let made = match restored.time_ms {
-        Some(last_ms) => format!("made at {}", backup_time(last_ms)),
+        Some(last_ms) => format!("made at {}", exact_time(last_ms)),
         // A backup without a log of its own tells when it was complete.
-        None => format!("made by {}", backup_time(plan.backup.made_ms)),
+        None => format!("made by {}", exact_time(plan.backup.made_ms)),
     };
     Some(format!(
         "warning: the archive ends before {asked}: its last record, {last}, was {made}. Records made between then and \
          {asked}, if there were any, are not in the archive: wait for `archive-interval` and restore again, or take \
          them from the server's own log",
-        asked = backup_time(asked_ms),
+        asked = exact_time(asked_ms),
         last = restored.last
     ))
 }
@@ -280,7 +281,10 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn add_chunk(&mut self, archive: &Archive, name: &ChunkName, last: Index) -> Result<bool, String> {
-        let records = archive.get_chunk(name).map_err(|error| error.to_string())?;
+        let records = archive.get_chunk(name).map_err(|error| match error {
+            Error::Damaged(..) | Error::Missing(_) => format!("{error}: {}", restorable(self.reached())),
+            error => error.to_string(),
+        })?;
         let name = name.to_string();
         let is_ended = self.add(records, &name, last)?;
         if !is_ended {
@@ -291,18 +295,27 @@ impl Writer<'_> {
 
     /// Checks that what should end with this record has done so.
     fn check_reached(&self, name: &str, last: Index) -> Result<(), String> {
-        let reached = self.last.unwrap_or(self.plan.backup.applied);
+        let reached = self.reached();
         match reached < last {
-            true => Err(format!("{name} in the archive is damaged: it ends with record {reached}, and not {last}")),
+            true => Err(self.damaged(name, &format!("it ends with record {reached}, and not {last}"))),
             false => Ok(()),
         }
+    }
+
+    /// Returns the last record that was added, or of the base.
+    fn reached(&self) -> Index {
+        self.last.unwrap_or(self.plan.backup.applied)
+    }
+
+    /// Returns the error for damage in a part of the log: the records before it can be had.
+    fn damaged(&self, name: &str, why: &str) -> String {
+        format!("{name} in the archive is damaged: {why}: {}", restorable(self.reached()))
     }
 
     /// Adds the records behind the last one, through `last`; whether the moment that was asked for is reached.
     fn add(&mut self, mut records: ChunkRecords, name: &str, last: Index) -> Result<bool, String> {
         let start = records.start();
-        let damaged = |why: String| format!("{name} in the archive is damaged: {why}");
-        while let Some(record) = records.next().map_err(|error| damaged(error.to_string()))? {
+        while let Some(record) = records.next().map_err(|error| self.damaged(name, &error.to_string()))? {
             if self.last.is_some_and(|before| record.index <= before) {
                 continue;
             }
@@ -315,14 +328,18 @@ impl Writer<'_> {
                 return Ok(true);
             }
             if let Some(before) = self.last.filter(|before| record.index != before.next()) {
-                return Err(damaged(format!("record {} follows on record {before}", record.index)));
+                return Err(self.damaged(name, &format!("record {} follows on record {before}", record.index)));
             }
             if self.histories.of(record.index) != Some(record.history) {
-                return Err(damaged(format!("record {} is of history {}", record.index, record.history)));
+                return Err(self.damaged(name, &format!("record {} is of history {}", record.index, record.history)));
             }
             self.copy.take(&record);
             self.copy.add(start, &|| self.histories.clone()).map_err(|error| error.to_string())?;
             (self.last, self.time_ms) = (Some(record.index), Some(record.time_ms));
+            // What comes behind may be damaged.
+            if record.index >= self.plan.through {
+                return Ok(true);
+            }
         }
         Ok(self.last.is_some_and(|reached| reached >= self.plan.through))
     }

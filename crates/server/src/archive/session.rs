@@ -37,7 +37,8 @@ pub struct Session<'a> {
     chunks: Option<Chunks>,
     /// Since when records wait.
     waiting: Option<Instant>,
-    looked: Instant,
+    /// When the archive was looked at for what others have written, by a server that does not write; None before.
+    looked: Option<Instant>,
     noted: Instant,
     newest_backup: Option<Latest>,
     /// When `newest_backup` was looked for last.
@@ -98,7 +99,7 @@ impl<'a> Session<'a> {
             reached: Index(0),
             chunks: None,
             waiting: engine.archiving.facts().waiting,
-            looked: Instant::now(),
+            looked: None,
             noted: Instant::now(),
             newest_backup,
             seen: Instant::now(),
@@ -167,14 +168,15 @@ impl<'a> Session<'a> {
             let writes = self.archiver.writes();
             let state = if writes { "writing" } else { "watching" };
             // The work that failed has to succeed before the archive counts as well again.
-            let waits = self.waiting.is_some() && writes;
+            let waits = if writes { self.waiting.is_some() } else { self.looked.is_none() };
+            let mut is_failing = false;
             self.archiver.engine.archiving.note(|facts| {
-                let is_failing = !facts.failure.is_empty() && waits;
+                is_failing = !facts.failure.is_empty() && waits;
                 facts.state = if is_failing { "failing" } else { state };
-                if !is_failing {
-                    Archiver::note_recovery(facts);
-                }
             });
+            if !is_failing {
+                self.archiver.note_recovery();
+            }
             if writes && !std::mem::replace(&mut self.has_written, writes) {
                 self.find_backup()?;
                 let chain = self.archiver.chain().ok_or("the data are not open")?;
@@ -184,7 +186,7 @@ impl<'a> Session<'a> {
                 true => self.write(pause)?,
                 false => {
                     self.has_written = false;
-                    self.watch()?;
+                    self.watch(pause)?;
                 }
             }
             self.archiver.bound_log();
@@ -239,11 +241,11 @@ impl<'a> Session<'a> {
                         self.chunks = None;
                         return Err(error.to_string());
                     }
-                    // A directory that was unmounted takes chunks as well.
+                    // A directory that was unmounted meanwhile takes chunks as well.
                     self.archive.is_still_there().map_err(|error| error.to_string())?;
                     *pause = RETRY;
+                    self.archiver.note_recovery();
                     self.archiver.engine.archiving.note(|facts| {
-                        Archiver::note_recovery(facts);
                         facts.chunks += 1;
                         facts.bytes += chunk.bytes.len() as u64;
                     });
@@ -258,13 +260,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Looks how far another server has come that writes to the archive.
-    fn watch(&mut self) -> Result<(), String> {
+    /// Looks how far another server has come that writes to the archive. Sets `pause` back where the archive answers.
+    fn watch(&mut self, pause: &mut Duration) -> Result<(), String> {
         self.chunks = None;
-        if self.looked.elapsed() < Duration::from_secs(self.wanted.interval_s) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < Duration::from_secs(self.wanted.interval_s)) {
             return Ok(());
         }
-        self.looked = Instant::now();
+        // Of a directory that was unmounted nothing is there, as where nobody writes.
+        self.archive.is_still_there().map_err(|error| error.to_string())?;
         let last = self.archiver.engine.store().map_or(Index(0), |store| store.log().last());
         let chain = self.archiver.chain().ok_or("the data are not open")?;
         let known = (0..chain.starts().len()).rfind(|at| chain.starts()[*at].after() <= self.reached);
@@ -280,6 +283,7 @@ impl<'a> Session<'a> {
         self.waiting = if last > self.reached { Some(*self.waiting.get_or_insert_with(Instant::now)) } else { None };
         let waiting = self.waiting;
         self.archiver.engine.archiving.note(|facts| facts.waiting = waiting);
+        (self.looked, *pause) = (Some(Instant::now()), RETRY);
         Ok(())
     }
 
