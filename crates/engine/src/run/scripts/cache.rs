@@ -2,7 +2,8 @@
 //!
 //! SCRIPT LOAD puts a script there until SCRIPT FLUSH; EVAL does, too, but of those only the newest stay, as in Redis
 //! 7.4: programs that put values into the text of their scripts would fill the memory. The scripts of a master's
-//! commands are kept apart: an old Redis sends a text once, and the name alone from then on.
+//! commands are kept apart: an old Redis sends a text once, and the name alone from then on. Those that it has named
+//! stay longer than those of which it has sent the text alone, as it does each time where its clients do.
 
 use crate::clients::statistics::counters::Count;
 use crate::run::scripts::running::Running;
@@ -16,6 +17,9 @@ const EVALUATED_MAX: usize = 500;
 
 /// Scripts that a master's commands have put into the cache, and that stay: a Redis says as many by their names alone.
 const REPEATED_MAX: usize = 10_000;
+
+/// Scripts of which a master has sent the text alone, and that stay however many it has named: a name may be to come.
+const SENT_MIN: usize = 1000;
 
 /// Bytes of the texts of these scripts: as many scripts as may stay, of six kilobytes each.
 const REPEATED_BYTES_MAX: usize = 64 << 20;
@@ -55,21 +59,33 @@ pub(crate) struct Scripts {
 #[derive(Default)]
 struct Cache {
     scripts: HashMap<Box<str>, Kept>,
-    /// The names of those that only EVAL has put here, the oldest first.
+    /// The names of those that EVAL has put here, the oldest first, each once.
     evaluated: VecDeque<Box<str>>,
-    /// The names of those that a master's commands run, the oldest first; one that was in use gets a second turn.
-    repeated: VecDeque<Box<str>>,
-    /// Bytes of the texts of these.
+    /// The names of those of which a master's commands have brought the text alone, the oldest first; one that was in
+    /// use gets a second turn.
+    sent: VecDeque<Box<str>>,
+    /// The names of those that a master's commands have named, in the same order.
+    named: VecDeque<Box<str>>,
+    /// Bytes of the texts of `sent` and `named`.
     repeated_bytes: usize,
 }
 
 struct Kept {
     script: Arc<Script>,
     is_loaded: bool,
-    /// Whether the name is in `Cache::repeated`.
-    is_repeated: bool,
-    /// Whether a master's command has run the script since its turn to leave `Cache::repeated`.
+    /// Invariant: the name is in `Cache::evaluated`.
+    is_evaluated: bool,
+    /// Invariant: the name is in `Cache::sent` or `Cache::named`, by this.
+    of_master: Option<Way>,
+    /// Whether a master's command has run the script since its turn to leave these.
     is_in_use: AtomicBool,
+}
+
+/// The way in which a master's commands refer to a script.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Sent,
+    Named,
 }
 
 /// The reason why a script is in the cache.
@@ -77,7 +93,7 @@ struct Kept {
 enum Reason {
     Evaluated,
     Loaded,
-    Repeated,
+    Repeated(Way),
 }
 
 impl Scripts {
@@ -99,9 +115,9 @@ impl Scripts {
     /// The first line is wrong; the reply.
     pub fn of_master_text(&self, text: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
         let name = sha1_hex(text);
-        match self.find_of_master(name.as_bytes()) {
+        match self.find_for(name.as_bytes(), Way::Sent) {
             Some(script) => Ok(script),
-            None => Ok(self.keep(Script::new(name, text)?, Reason::Repeated)),
+            None => Ok(self.keep(Script::new(name, text)?, Reason::Repeated(Way::Sent))),
         }
     }
 
@@ -122,13 +138,17 @@ impl Scripts {
 
     /// Returns the script of a name in a master's command, for which it is kept from now on.
     pub fn find_of_master(&self, name: &[u8]) -> Option<Arc<Script>> {
+        self.find_for(name, Way::Named)
+    }
+
+    fn find_for(&self, name: &[u8], way: Way) -> Option<Arc<Script>> {
         let script = self.find(name)?;
-        let is_repeated = {
+        let is_kept = {
             let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-            let kept = cache.scripts.get(&script.name).filter(|kept| kept.is_repeated);
+            let kept = cache.scripts.get(&script.name).filter(|kept| kept.of_master >= Some(way));
             kept.inspect(|kept| kept.is_in_use.store(true, Ordering::Relaxed)).is_some()
         };
-        Some(if is_repeated { script } else { self.keep(script, Reason::Repeated) })
+        Some(if is_kept { script } else { self.keep(script, Reason::Repeated(way)) })
     }
 
     fn get(&self, name: &str) -> Option<Arc<Script>> {
@@ -139,30 +159,40 @@ impl Scripts {
     fn keep(&self, script: Arc<Script>, reason: Reason) -> Arc<Script> {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let cache = &mut *cache;
-        if reason == Reason::Repeated {
+        let way = if let Reason::Repeated(way) = reason { Some(way) } else { None };
+        let has_place = cache.scripts.get(&script.name).is_some_and(|kept| kept.of_master.is_some());
+        if way.is_some() && !has_place {
             self.make_room(cache, script.text.len());
         }
         let is_new = !cache.scripts.contains_key(&script.name);
         let kept = cache.scripts.entry(script.name.clone()).or_insert_with(|| Kept {
             script,
             is_loaded: false,
-            is_repeated: false,
+            is_evaluated: false,
+            of_master: None,
             is_in_use: AtomicBool::new(false),
         });
         let script = kept.script.clone();
         kept.is_loaded |= reason == Reason::Loaded;
-        if reason == Reason::Repeated && !std::mem::replace(&mut kept.is_repeated, true) {
-            cache.repeated.push_back(script.name.clone());
-            cache.repeated_bytes += script.text.len();
+        if let Some(way) = way.filter(|way| kept.of_master < Some(*way)) {
+            match kept.of_master.replace(way) {
+                None => cache.repeated_bytes += script.text.len(),
+                Some(_) => cache.sent.retain(|name| *name != script.name),
+            }
+            let names = if way == Way::Named { &mut cache.named } else { &mut cache.sent };
+            names.push_back(script.name.clone());
         }
         if is_new {
             self.bytes.fetch_add(script.text.len(), Ordering::Relaxed);
             if reason == Reason::Evaluated {
+                kept.is_evaluated = true;
                 cache.evaluated.push_back(script.name.clone());
             }
         }
         while cache.evaluated.len() > EVALUATED_MAX {
             let Some(oldest) = cache.evaluated.pop_front() else { break };
+            let Some(kept) = cache.scripts.get_mut(&oldest) else { continue };
+            kept.is_evaluated = false;
             self.drop_unused(cache, &oldest);
         }
         script
@@ -170,14 +200,17 @@ impl Scripts {
 
     /// Has older scripts leave those of a master's commands until another one, of so many bytes, has its place.
     fn make_room(&self, cache: &mut Cache, bytes: usize) {
-        while cache.repeated.len() >= REPEATED_MAX || cache.repeated_bytes + bytes > REPEATED_BYTES_MAX {
-            let Some(oldest) = cache.repeated.pop_front() else { break };
+        while cache.sent.len() + cache.named.len() >= REPEATED_MAX || cache.repeated_bytes + bytes > REPEATED_BYTES_MAX
+        {
+            let is_of_sent = cache.sent.len() > SENT_MIN || cache.named.is_empty();
+            let names = if is_of_sent { &mut cache.sent } else { &mut cache.named };
+            let Some(oldest) = names.pop_front() else { break };
             let Some(kept) = cache.scripts.get_mut(&oldest) else { continue };
             if std::mem::take(kept.is_in_use.get_mut()) {
-                cache.repeated.push_back(oldest);
+                names.push_back(oldest);
                 continue;
             }
-            kept.is_repeated = false;
+            kept.of_master = None;
             cache.repeated_bytes -= kept.script.text.len();
             self.drop_unused(cache, &oldest);
         }
@@ -185,7 +218,8 @@ impl Scripts {
 
     /// Drops a script unless it stays for another reason.
     fn drop_unused(&self, cache: &mut Cache, name: &str) {
-        if cache.scripts.get(name).is_some_and(|kept| !kept.is_loaded && !kept.is_repeated) {
+        if cache.scripts.get(name).is_some_and(|kept| !kept.is_loaded && !kept.is_evaluated && kept.of_master.is_none())
+        {
             let gone = cache.scripts.remove(name);
             let bytes = gone.map_or(0, |kept| kept.script.text.len());
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -262,6 +296,42 @@ mod tests {
             scripts.of_master_text(&text(number)).expect("it is right");
         }
         assert!(has(0) && !has(1) && !has(10) && has(11) && has(REPEATED_MAX + 9));
+        assert_eq!(scripts.size().0, REPEATED_MAX + EVALUATED_MAX);
+    }
+
+    #[test]
+    fn scripts_that_a_master_has_named_outlast_those_that_came_as_text_alone() {
+        let scripts = Scripts::default();
+        let text = |number: usize| format!("return {number}").into_bytes();
+        let name = |number: usize| sha1_hex(&text(number));
+        let has = |number: usize| scripts.find(name(number).as_bytes()).is_some();
+        let send = |number: usize| _ = scripts.of_master_text(&text(number)).expect("it is right");
+        send(0);
+        assert!(scripts.find_of_master(name(0).to_uppercase().as_bytes()).is_some());
+        (1..3 * REPEATED_MAX).for_each(send);
+        assert!(has(0) && !has(1) && !has(2 * REPEATED_MAX) && has(2 * REPEATED_MAX + 1));
+        assert_eq!(scripts.size().0, REPEATED_MAX);
+        // However many are named, those that have just come stay for a while.
+        for number in 3 * REPEATED_MAX..4 * REPEATED_MAX {
+            send(number);
+            assert!(scripts.find_of_master(name(number).as_bytes()).is_some());
+        }
+        (4 * REPEATED_MAX..4 * REPEATED_MAX + SENT_MIN).for_each(send);
+        assert!((4 * REPEATED_MAX..4 * REPEATED_MAX + SENT_MIN).all(has) && !has(0));
+        assert_eq!(scripts.size().0, REPEATED_MAX);
+    }
+
+    #[test]
+    fn a_script_of_both_a_master_and_clients_stays_as_long_as_one_of_them_keeps_it() {
+        let scripts = Scripts::default();
+        let text = |number: usize| format!("return {number}").into_bytes();
+        let has = |number: usize| scripts.find(sha1_hex(&text(number)).as_bytes()).is_some();
+        scripts.of_text(&text(0)).expect("it is right");
+        (0..=REPEATED_MAX).for_each(|number| _ = scripts.of_master_text(&text(number)).expect("it is right"));
+        assert!(has(0), "of those of EVAL it is the newest");
+        let others = 1_000_000..1_000_000 + EVALUATED_MAX;
+        others.for_each(|number| _ = scripts.of_text(&text(number)).expect("it is right"));
+        assert!(!has(0) && has(1) && has(1_000_000));
         assert_eq!(scripts.size().0, REPEATED_MAX + EVALUATED_MAX);
     }
 
