@@ -56,6 +56,7 @@ impl Chunked {
 
     /// Returns the payload `id: u64 BE | slot: u16 BE | length: u64 BE`.
     pub fn payload(&self) -> [u8; PAYLOAD_BYTES] {
+        debug_assert!(self.length > CHUNK, "Invariant: a string that fits one chunk lies in its meta row");
         let mut payload = [0; PAYLOAD_BYTES];
         payload[..Object::BYTES].copy_from_slice(&self.object.encode());
         payload[Object::BYTES..].copy_from_slice(&self.length.to_be_bytes());
@@ -78,6 +79,10 @@ impl Chunked {
             let (piece, more) = rest.split_at(rest.len().min(CHUNK_BYTES - within));
             let row = self.row(start / CHUNK);
             let chunk_len = (self.length - start).min(CHUNK) as usize;
+            debug_assert!(
+                within + piece.len() <= chunk_len,
+                "Invariant: no row reaches beyond its chunk or the string"
+            );
             if within == 0 && (piece.len() == chunk_len || start >= length_before) {
                 txn.put_row(&row, &[piece])?;
             } else {
@@ -264,5 +269,19 @@ fn describe(error: Error) -> String {
     match error {
         Error::Stop(haypile_store::Stop::Failed(why)) => why,
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_store::{ObjectId, Slot};
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a string that fits one chunk lies in its meta row")]
+    fn a_short_string_in_chunks_is_noticed() {
+        let object = Object { id: ObjectId(1), slot: Slot(0) };
+        Chunked { space: Space(0), object, length: CHUNK }.payload();
     }
 }

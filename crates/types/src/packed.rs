@@ -42,6 +42,7 @@ impl<'p> Packed<'p> {
     /// Returns `encoding | count` as bytes.
     #[inline]
     pub fn head(&self) -> [u8; HEAD_BYTES] {
+        debug_assert!(self.count > 0, "Invariant: a collection has at least one element");
         let [high, low] = self.count.to_be_bytes();
         [self.encoding, high, low]
     }
@@ -189,6 +190,13 @@ mod tests {
             assert_eq!(reader.fixed::<3>().expect("three bytes"), [1, 2, 3]);
         }
         assert!(reader.is_at_end());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a collection has at least one element")]
+    fn an_empty_collection_is_noticed() {
+        Packed { encoding: 0, count: 0, entries: &[] }.head();
     }
 
     #[test]

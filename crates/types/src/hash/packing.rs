@@ -104,6 +104,7 @@ impl Packing {
     pub fn set(&mut self, name: &[u8], value: &[u8], deadline: Deadline) -> Result<bool> {
         let mut place = find(&self.as_packed(), name)?;
         let deadline_ms = deadline.after(place.as_ref().and_then(|place| place.deadline_ms));
+        debug_assert!(deadline_ms != Some(NO_DEADLINE), "Invariant: a deadline of 0 is none");
         if deadline_ms.is_some() && !self.has_deadlines() {
             self.make_room_for_deadlines()?;
             place = find(&self.as_packed(), name)?;
@@ -187,6 +188,7 @@ impl Packing {
         while let Some(field) = fields.next()? {
             rows.insert(txn, key, field.name, field.stored)?;
         }
+        debug_assert_eq!(rows.head.count, self.count as u64, "Invariant: a hash has as many rows as fields");
         Ok(rows)
     }
 }

@@ -229,6 +229,15 @@ impl Rows {
         found.ok_or_else(|| key::damaged("the index of a hash's deadlines", &from))
     }
 
+    /// Panics unless the counts agree with the span of deadlines that the meta row is to state.
+    fn assert_sound(&self, fields: Option<FieldTimes>) {
+        let (count, timed) = (self.head.count, self.timing.count);
+        assert!(timed <= count, "Invariant: no more fields have deadlines than there are: {timed} of {count}");
+        assert_eq!(fields.is_some(), timed > 0, "Invariant: the meta row states deadlines if some field has one");
+        let ends = fields.is_some_and(|fields| fields.last_ms != NEVER_MS);
+        assert!(!ends || timed == count, "Invariant: a hash ends with its fields if all have deadlines");
+    }
+
     /// Writes the meta row. A hash without fields that readers see is removed.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         if self.has_expired {
@@ -249,6 +258,10 @@ impl Rows {
                 None => Ok(()),
             };
         }
+        // In a dry run the rows may be of two moments.
+        if cfg!(debug_assertions) && !txn.is_dry_run() {
+            self.assert_sound(fields);
+        }
         self.head.encoding = super::change::encoding_of_count(txn, self.head.encoding, self.head.count);
         if !self.timing.is_timed {
             return key::write(txn, key, self.before.as_ref(), &header, &[&self.head.encode()]);
@@ -256,5 +269,36 @@ impl Rows {
         self.head.encoding |= HAS_DEADLINES;
         let count = self.timing.count.to_be_bytes();
         key::write(txn, key, self.before.as_ref(), &header, &[&self.head.encode(), &count])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_store::{ObjectId, Slot};
+
+    /// Checks a hash of two fields, of which so many have deadlines.
+    fn check(timed: u64, fields: Option<FieldTimes>) {
+        let object = Object { id: ObjectId(1), slot: Slot(0) };
+        let head = Head { object, encoding: HAS_DEADLINES, count: 2 };
+        let timing = Timing { is_timed: true, count: timed };
+        let (before, deadline_ms) = (None, None);
+        let (is_retimed, has_expired) = (false, false);
+        Rows { before, head, timing, count_before: 2, is_retimed, has_expired, deadline_ms }.assert_sound(fields);
+    }
+
+    #[test]
+    #[should_panic(expected = "the meta row states deadlines if some field has one")]
+    fn a_deadline_that_the_meta_row_does_not_state_is_noticed() {
+        check(0, None);
+        check(1, Some(FieldTimes { first_ms: 5, last_ms: NEVER_MS }));
+        check(2, Some(FieldTimes { first_ms: 5, last_ms: 9 }));
+        check(1, None);
+    }
+
+    #[test]
+    #[should_panic(expected = "a hash ends with its fields if all have deadlines")]
+    fn an_end_of_a_hash_before_its_last_field_goes_is_noticed() {
+        check(1, Some(FieldTimes { first_ms: 5, last_ms: 5 }));
     }
 }

@@ -39,6 +39,7 @@ pub fn set(registers: &mut [u8], register: usize, value: u8) {
 
 /// Returns the bytes that change with a register: where they are, their new values, and how many they are.
 pub fn changed(registers: &[u8], register: usize, value: u8) -> (usize, [u8; 2], usize) {
+    debug_assert!(value <= VALUE_MASK, "Invariant: a register has six bits: {value}");
     let (at, shift) = place(register);
     let mask = u16::from(VALUE_MASK) << shift;
     let bytes = (pair(registers, at) & !mask | u16::from(value) << shift & mask).to_le_bytes();

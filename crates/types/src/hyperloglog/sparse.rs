@@ -194,6 +194,10 @@ fn raised_within(
         bytes.pop();
     }
     join(&mut bytes);
+    debug_assert!(
+        at + run.bytes > hll.len() || registers(window) == registers(&bytes),
+        "Invariant: the runs are those of all registers, after a change as before"
+    );
     // Equal bytes at both ends stay.
     let head = window.iter().zip(&bytes).take_while(|(old, new)| old == new).count();
     let tails = window[head..].iter().rev().zip(bytes[head..].iter().rev());
@@ -201,6 +205,11 @@ fn raised_within(
     bytes.truncate(bytes.len() - tail);
     bytes.drain(..head);
     Some(Change { at: before + head, removed: window.len() - head - tail, bytes })
+}
+
+/// Returns how many registers the runs of these bytes have.
+fn registers(bytes: &[u8]) -> usize {
+    runs(bytes).map(|run| run.len).sum()
 }
 
 /// Joins runs of one value that lie side by side, from the first byte on, where one is long enough for both.

@@ -217,6 +217,19 @@ impl Header {
         &bytes[..self.bytes_len()]
     }
 
+    /// Panics unless a meta row may have this header before a payload that begins so.
+    pub(super) fn assert_sound(&self, payload: &[u8]) {
+        assert_eq!(self.object.is_some(), self.tag.has_object(), "Invariant: a key has an object if its tag says so");
+        assert!(
+            self.object.is_none_or(|object| payload.starts_with(&object.encode())),
+            "Invariant: the payload names the object whose owner row names the key"
+        );
+        assert!(
+            self.fields.is_none_or(|fields| self.type_of() == Type::Hash && fields.first_ms <= fields.last_ms),
+            "Invariant: only fields of hashes have deadlines, of which the first is not behind the last"
+        );
+    }
+
     #[inline]
     pub(crate) fn parse(row: &[u8]) -> Option<Header> {
         let tag = Tag::of(*row.first()?)?;
@@ -292,4 +305,16 @@ impl Entry {
 pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
     let start = &bytes[..bytes.len().min(16)];
     Stop::Failed(format!("{what} is damaged or of a newer format: it begins {:02x?}", start)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a key has an object if its tag says so")]
+    fn a_key_without_its_object_is_noticed() {
+        Header::inline(None).assert_sound(b"bytes");
+        Header { tag: Tag::SetRows, ..Header::inline(None) }.assert_sound(b"bytes");
+    }
 }

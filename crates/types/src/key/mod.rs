@@ -145,6 +145,10 @@ pub(crate) fn note_arrived(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Hea
 
 /// Writes the meta row itself.
 fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> Result<()> {
+    // In a dry run the rows may be of two moments.
+    if cfg!(debug_assertions) && !txn.is_dry_run() {
+        header.assert_sound(payload[0]);
+    }
     let mut bytes = [0; HEADER_BYTES_MAX];
     let header = if *header == Header::inline(None) { &PLAIN } else { header.encode(&mut bytes) };
     match payload {

@@ -495,6 +495,31 @@ impl Directory {
         boundaries.into_iter().try_for_each(|boundary| self.join(txn, boundary))
     }
 
+    /// Panics unless the nodes that have changed, and are not removed, are such as the format has them.
+    pub fn assert_sound(&self) {
+        for (number, node) in self.nodes.iter().filter(|(_, node)| node.changed && !node.entries.is_empty()) {
+            let (entries, level) = (&node.entries, node.level);
+            let least = if *number == self.root && level == 0 { 1 } else { 2 };
+            assert!(
+                (least..=ENTRIES_MAX).contains(&entries.len()),
+                "Invariant: nodes but the root have several entries"
+            );
+            assert!(entries.iter().all(|entry| entry.count > 0), "Invariant: segments and nodes count some element");
+            assert!(entries.is_sorted_by(|a, b| a.start < b.start), "Invariant: segments and nodes are in order");
+            let is_short = entries.iter().all(|entry| entry.link == DENSE || entry.count <= LOOSE_MAX);
+            assert!(level > 0 || is_short, "Invariant: loose segments have at most {LOOSE_MAX} elements");
+            let are_long = entries.windows(2).all(|two| two[0].count + two[1].count > JOINED_MAX);
+            assert!(level > 0 || are_long, "Invariant: two neighbours have more than {JOINED_MAX} elements together");
+            let is_run = |two: &[Entry]| {
+                [two[0].link, two[1].link] == [DENSE; 2] && two[0].start + two[0].count * STEP == two[1].start
+            };
+            assert!(
+                level > 0 || !entries.windows(2).any(is_run),
+                "Invariant: dense neighbours do not continue each other"
+            );
+        }
+    }
+
     /// Writes the changed nodes: of a node that was there before, the difference.
     pub fn save(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         for (&number, node) in self.nodes.iter().filter(|(_, node)| node.changed) {

@@ -65,6 +65,10 @@ impl ListRows {
             gap = self.position(txn, index - 1)?..self.position(txn, index)?;
         }
         let position = gap.start + (gap.end - gap.start) / 2;
+        debug_assert!(
+            txn.is_dry_run() || gap.start < position && position < gap.end,
+            "Invariant: an element lies between its neighbours"
+        );
         txn.put_row(&self.row(position), &[element])?;
         self.directory().insert(txn, index, position)?;
         self.head.count += 1;

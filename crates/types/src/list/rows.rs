@@ -133,6 +133,7 @@ impl ListRows {
             if cfg!(debug_assertions) && !txn.is_dry_run() {
                 let count = directory.count(txn)?;
                 assert_eq!(count, self.head.count, "Invariant: segments have as many elements as the list");
+                directory.assert_sound();
             }
             if directory.is_dense() {
                 directory.clear();
@@ -145,6 +146,9 @@ impl ListRows {
         if self.head.encoding != encoding::LIST_LISTPACK {
             self.listpack_bytes = 0;
         }
+        if cfg!(debug_assertions) && !txn.is_dry_run() {
+            self.assert_sound();
+        }
         let (root, next_node) = self.directory.as_ref().map_or((0, 0), Directory::numbers);
         let mut payload = [0; Head::BYTES + OWN_BYTES];
         let (head, own) = payload.split_at_mut(Head::BYTES);
@@ -156,6 +160,17 @@ impl ListRows {
         own[24..].copy_from_slice(&next_node.to_be_bytes());
         let header = Header { tag: Tag::ListRows, deadline_ms, fields: None, object: Some(self.head.object) };
         key::write(txn, key, before, &header, &[&payload])
+    }
+
+    /// Panics unless the header says what a list can be.
+    fn assert_sound(&self) {
+        let (count, first, last) = (self.head.count, self.first, self.last);
+        assert!(count > 0, "Invariant: a collection has at least one element");
+        let bounds = POSITIONS_START..POSITIONS_END;
+        let is_within = first <= last && bounds.contains(&first) && bounds.contains(&last);
+        assert!(is_within, "Invariant: elements lie within all positions: {first:x} to {last:x}");
+        let is_dense = last - first == (count - 1).saturating_mul(STEP);
+        assert!(is_dense || self.directory.is_some(), "Invariant: a list without directory is dense");
     }
 
     #[inline]
@@ -482,5 +497,32 @@ pub(super) fn position_of(row: &[u8]) -> u64 {
         Some(position) => u64::from_be_bytes(position),
         // Only damage puts other rows between two rows of eight bytes of position; the count shows it then.
         None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_store::{ObjectId, Slot, Space};
+
+    /// Checks the header of a list of three elements without directory, which lie from `first` to `last`.
+    fn check(first: u64, last: u64) {
+        let object = Object { id: ObjectId(1), slot: Slot(0) };
+        let head = Head { object, encoding: encoding::LIST_QUICKLIST, count: 3 };
+        let rows = Rows { space: Space(0), object };
+        ListRows { head, rows, listpack_bytes: 0, first, last, directory: None }.assert_sound();
+    }
+
+    #[test]
+    #[should_panic(expected = "a list without directory is dense")]
+    fn a_gap_without_directory_is_noticed() {
+        check(ORIGIN, ORIGIN + 2 * STEP);
+        check(ORIGIN, ORIGIN + 3 * STEP);
+    }
+
+    #[test]
+    #[should_panic(expected = "elements lie within all positions")]
+    fn an_element_among_the_nodes_is_noticed() {
+        check(POSITIONS_END - 2 * STEP, POSITIONS_END);
     }
 }

@@ -148,3 +148,32 @@ impl Directory {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::Rows;
+    use crate::key::Object;
+    use crate::list::directory::LOOSE_MAX;
+    use haypile_store::{ObjectId, Slot, Space};
+
+    /// Checks a directory of one segment.
+    fn check(count: u64, kind: Kind) {
+        let rows = Rows { space: Space(0), object: Object { id: ObjectId(1), slot: Slot(0) } };
+        Directory::of(rows, Segment { start: 1 << 40, count, kind }).assert_sound();
+    }
+
+    #[test]
+    #[should_panic(expected = "loose segments have at most 128 elements")]
+    fn a_long_loose_segment_is_noticed() {
+        check(LOOSE_MAX + 1, Kind::Dense);
+        check(LOOSE_MAX, Kind::Loose);
+        check(LOOSE_MAX + 1, Kind::Loose);
+    }
+
+    #[test]
+    #[should_panic(expected = "segments and nodes count some element")]
+    fn a_segment_without_elements_is_noticed() {
+        check(0, Kind::Dense);
+    }
+}

@@ -279,6 +279,12 @@ impl Ranks {
 
     /// Writes a node, and returns its entry in the parent.
     pub(super) fn put_node(&self, txn: &mut Txn<'_>, number: u32, node: &Making) -> Result<Entry> {
+        // In a dry run the rows may be of two moments.
+        if cfg!(debug_assertions) && !txn.is_dry_run() {
+            node.assert_sound();
+            assert!(number < self.next_node, "Invariant: node {number} is below {}, the next one", self.next_node);
+            assert!(number != ROOT || node.first_key().is_empty(), "Invariant: the first key of all is empty");
+        }
         txn.put_row(&node_row(&self.rows, number), &[&node.encode()])?;
         Ok(Entry { key: node.first_key().to_vec(), child: number, count: node.sum() })
     }

@@ -77,9 +77,7 @@ impl Ranks {
     #[inline]
     pub fn row(&self, key: &[u8]) -> RowKey {
         let Rows { space, object } = self.rows;
-        let (mut row, _) = row::object_range(self.family, space, object.slot, object.id);
-        row.extend_from_slice(key);
-        row
+        row::object_row(self.family, space, object.slot, object.id, key)
     }
 
     /// Returns the key right behind all elements.

@@ -185,8 +185,14 @@ impl Making {
         self.entries.len() >= parts_max(self.level) / 4 * 3 || bytes_of(&self.entries) >= KEYS_BYTES_MAX / 4 * 3
     }
 
+    /// Panics unless the parts are in order.
+    pub fn assert_sound(&self) {
+        assert!(self.entries.is_sorted_by(|a, b| a.key < b.key), "Invariant: the keys of a node ascend");
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let (entries, width) = (&self.entries, count_width(self.level));
+        assert!(!entries.is_empty(), "Invariant: a node has at least one part");
         let mut row = Vec::with_capacity(HEAD_BYTES + entries.len() * (width + 6) + bytes_of(entries));
         row.push(self.level);
         row.extend_from_slice(&(entries.len() as u16).to_be_bytes());
@@ -252,6 +258,19 @@ mod tests {
         assert_eq!(node.entries(), making.entries);
         assert_eq!((node.find(b""), node.find(&score::place(3.0)), node.find(&[0xff; 9])), (0, 0, 1));
         assert_eq!((node.at(19), node.at(20), node.count_before(1)), (0, 1, 20));
+    }
+
+    #[test]
+    #[should_panic(expected = "a node has at least one part")]
+    fn a_node_without_parts_is_noticed() {
+        Making { level: 0, entries: Vec::new() }.encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "the keys of a node ascend")]
+    fn keys_out_of_order_are_noticed() {
+        let entries = [3, 7, 5].map(|at| Entry { key: vec![at], child: 0, count: 1 }).into();
+        Making { level: 0, entries }.assert_sound();
     }
 
     #[test]

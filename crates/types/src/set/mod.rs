@@ -166,6 +166,9 @@ fn add_one<'m>(
     let payload_bytes = packed::HEAD_BYTES + packed.entries.len();
     if encoding == SET_INTSET {
         let (before, after) = packed.entries.split_at(place_of_integer(packed.reader(), member)?);
+        if cfg!(debug_assertions) {
+            assert_order(encoding, &[before, &item, after].concat());
+        }
         key::write(txn, key, Some(&header), &header, &[&head, before, &item, after])?;
     } else if payload_bytes >= PATCH_FROM_BYTES {
         drop(set);
@@ -260,11 +263,13 @@ impl Growing {
     fn unpack(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Rows> {
         let rows = Rows { space: key.space, object: Object::new(txn, key)? };
         let entries = std::mem::take(&mut self.entries);
-        let mut reader = Packed { encoding: 0, count: 0, entries: &entries }.reader();
+        let (mut reader, mut moved) = (Packed { encoding: 0, count: 0, entries: &entries }.reader(), 0);
         while !reader.is_at_end() {
             let member = reader.string()?;
             txn.put_row(&rows.element(element::hash(txn, member), member), &[])?;
+            moved += 1;
         }
+        debug_assert_eq!(moved, self.count, "Invariant: a set has as many rows as members");
         self.rows = Some(rows);
         Ok(rows)
     }
@@ -308,8 +313,12 @@ pub(crate) fn write(
     entries: &[u8],
     rows: Option<Rows>,
 ) -> Result<()> {
+    debug_assert!(txn.is_dry_run() || count > 0, "Invariant: a collection has at least one element");
     match rows {
         None => {
+            if cfg!(debug_assertions) {
+                assert_order(encoding, entries);
+            }
             let header = Header { tag: Tag::SetPacked, deadline_ms, fields: None, object: None };
             let head = Packed { encoding, count: count as u16, entries: &[] }.head();
             key::write(txn, key, before, &header, &[&head, entries])
@@ -318,6 +327,16 @@ pub(crate) fn write(
             let header = Header { tag: Tag::SetRows, deadline_ms, fields: None, object: Some(object) };
             key::write(txn, key, before, &header, &[&Head { object, encoding, count }.encode()])
         }
+    }
+}
+
+/// Panics unless the packed members of a set with this encoding are those of an intset, if it is one.
+fn assert_order(encoding: u8, entries: &[u8]) {
+    let (mut reader, mut before) = (Packed { encoding, count: 0, entries }.reader(), None);
+    while encoding & MASK == SET_INTSET && !reader.is_at_end() {
+        let number = reader.string().ok().and_then(integer::parse);
+        assert!(number.is_some() && before < number, "Invariant: the members of an intset are integers that ascend");
+        before = number;
     }
 }
 
@@ -363,5 +382,29 @@ pub(crate) fn write_or_remove(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set, left:
     match left {
         0 => key::remove(txn, key, header),
         _ => write(txn, key, Some(header), header.deadline_ms, set.encoding, left, entries, set.rows),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::encoding::SET_LISTPACK;
+
+    fn entries(members: &[&[u8]]) -> Vec<u8> {
+        members.iter().flat_map(|member| packed::item(member)).collect()
+    }
+
+    #[test]
+    #[should_panic(expected = "the members of an intset are integers that ascend")]
+    fn an_intset_without_order_is_noticed() {
+        assert_order(SET_LISTPACK, &entries(&[b"9", b"10", b"9a"]));
+        assert_order(SET_INTSET, &entries(&[b"-1", b"9", b"10"]));
+        assert_order(SET_INTSET, &entries(&[b"10", b"9"]));
+    }
+
+    #[test]
+    #[should_panic(expected = "the members of an intset are integers that ascend")]
+    fn a_member_of_an_intset_that_is_no_integer_is_noticed() {
+        assert_order(SET_INTSET, &entries(&[b"9", b"010"]));
     }
 }

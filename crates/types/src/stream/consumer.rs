@@ -101,6 +101,10 @@ impl Group<'_> {
             ids.push(id);
             ControlFlow::Continue(())
         })?;
+        debug_assert!(
+            txn.is_dry_run() || ids.len() as u64 == consumer.state.pending,
+            "Invariant: a consumer states how many entries are pending for it"
+        );
         for id in &ids {
             txn.delete_row(&self.pending_row(*id))?;
             txn.delete_row(&self.by_consumer_row(consumer.state.number, *id))?;

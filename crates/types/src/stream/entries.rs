@@ -148,6 +148,8 @@ impl Stream {
             put_length(&mut value, field.len());
             value.extend_from_slice(field);
         }
+        debug_assert!(Fields::of(&value).is_some(), "Invariant: an entry has fields, each with a value");
+        debug_assert!(self.head.count == 0 || id > self.head.first, "Invariant: no entry is below the first one");
         txn.put_row(&self.row(id), &[&value])?;
         if self.head.count == 0 {
             self.head.first = id;

@@ -89,6 +89,15 @@ impl GroupState {
         self.oldest_ms = self.oldest_ms.map(|oldest| oldest.min(delivered_ms));
     }
 
+    /// Panics unless the numbers agree with one another.
+    fn assert_sound(&self) {
+        let GroupState { pending, nacked, next_nack, consumers, next_consumer, .. } = *self;
+        assert!(nacked <= pending, "Invariant: entries without consumer are pending: {nacked} of {pending}");
+        assert!(nacked <= next_nack, "Invariant: orders differ, and are below the next: {nacked}, {next_nack}");
+        assert!(nacked > 0 || next_nack == 0, "Invariant: the next order is 0 if every entry has a consumer");
+        assert!(consumers <= next_consumer, "Invariant: the numbers of consumers differ, and are below the next");
+    }
+
     /// Returns the row: `number: u32 | last: u64, u64 | entries_read: i64, -1 if it is not known | pending: u64 |
     /// consumers: u32 | next_consumer: u32`, and unless the rest says nothing `nacked: u64 | next_nack: u64 |
     /// oldest_ms: i64, -1 if it is not known`.
@@ -189,6 +198,7 @@ impl<'n> Group<'n> {
             return Ok(false);
         }
         let census = Census::read(txn, &rows)?;
+        debug_assert!(census.groups <= census.next, "Invariant: the numbers of groups differ, and are below the next");
         let next = census.next.checked_add(1).ok_or(Error::Overflow)?;
         let number = census.next;
         let state = GroupState::new(number, last, entries_read);
@@ -203,6 +213,10 @@ impl<'n> Group<'n> {
     pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         txn.touch_key(key);
         if self.state != self.saved {
+            // In a dry run the rows may be of two moments.
+            if cfg!(debug_assertions) && !txn.is_dry_run() {
+                self.state.assert_sound();
+            }
             txn.put_row(&row_of(&self.rows, self.name), &[&self.state.encode()])?;
             self.saved = self.state;
         }
@@ -213,9 +227,20 @@ impl<'n> Group<'n> {
     pub fn destroy(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         txn.touch_key(key);
         self.long_if(txn, self.state.pending.saturating_add(u64::from(self.state.consumers)))?;
-        for kind in [Kind::Consumer, Kind::Pending, Kind::ByConsumer, Kind::Nacked] {
+        let GroupState { pending, nacked, consumers, .. } = self.state;
+        let rows = [
+            (Kind::Consumer, u64::from(consumers)),
+            (Kind::Pending, pending),
+            (Kind::ByConsumer, pending.saturating_sub(nacked)),
+            (Kind::Nacked, nacked),
+        ];
+        for (kind, stated) in rows {
             let (from, until) = self.range_of(kind);
-            remove_rows(txn, from, &until)?;
+            let removed = remove_rows(txn, from, &until)?;
+            debug_assert!(
+                txn.is_dry_run() || removed == stated,
+                "Invariant: a group states how many rows it has: {stated} of {kind:?}, not {removed}"
+            );
         }
         txn.delete_row(&row_of(&self.rows, self.name))?;
         let census = Census::read(txn, &self.rows)?;
@@ -260,8 +285,9 @@ pub(super) const GROUP_PREFIX_BYTES: usize = ROW_PREFIX_BYTES + 1 + 4;
 /// Rows removed in one step.
 const STEP_ROWS: usize = 1024;
 
-/// Removes all rows in a range.
-pub(super) fn remove_rows(txn: &mut Txn<'_>, mut from: RowKey, until: &[u8]) -> Result<()> {
+/// Removes all rows in a range, and returns how many there were.
+pub(super) fn remove_rows(txn: &mut Txn<'_>, mut from: RowKey, until: &[u8]) -> Result<u64> {
+    let mut removed = 0;
     loop {
         let mut step: Vec<RowKey> = Vec::new();
         txn.visit(&from, until, Direction::Forward, STEP_ROWS, |row, _| {
@@ -271,12 +297,13 @@ pub(super) fn remove_rows(txn: &mut Txn<'_>, mut from: RowKey, until: &[u8]) -> 
         for row in &step {
             txn.delete_row(row)?;
         }
+        removed += step.len() as u64;
         match step.pop() {
             Some(last) if step.len() + 1 == STEP_ROWS => {
                 from = last;
                 from.push(0);
             }
-            _ => return Ok(()),
+            _ => return Ok(removed),
         }
     }
 }
@@ -316,6 +343,21 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "entries without consumer are pending")]
+    fn an_entry_without_consumer_that_is_not_pending_is_noticed() {
+        let none = GroupState::new(7, StreamId::MIN, None);
+        none.assert_sound();
+        GroupState { pending: 2, nacked: 1, next_nack: 3, consumers: 1, next_consumer: 1, ..none }.assert_sound();
+        GroupState { pending: 0, nacked: 1, next_nack: 3, ..none }.assert_sound();
+    }
+
+    #[test]
+    #[should_panic(expected = "the numbers of consumers differ")]
+    fn a_number_that_two_consumers_would_have_is_noticed() {
+        GroupState { consumers: 2, next_consumer: 1, ..GroupState::new(7, StreamId::MIN, None) }.assert_sound();
+    }
 
     #[test]
     fn a_group_comes_apart_as_it_was_put_together() {

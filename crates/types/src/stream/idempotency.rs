@@ -75,6 +75,15 @@ impl ProducersState {
         })
     }
 
+    /// Panics unless the numbers agree with one another.
+    fn assert_sound(&self) {
+        let ProducersState { next, producers, ids, .. } = *self;
+        let is_shared = u64::from(producers) <= ids && (producers > 0 || ids == 0);
+        assert!(is_shared, "Invariant: producers have at least one idempotent ID each: {ids} of {producers}");
+        assert!(producers <= next, "Invariant: the numbers of producers differ, and are below the next");
+        assert!(producers > 0 || next == 0, "Invariant: the next number is 0 if there is no producer");
+    }
+
     /// Tells whether the time of an idempotent ID is over that stands for this entry.
     pub fn is_over(&self, id: StreamId, now_ms: u64) -> bool {
         id.ms.saturating_add(u64::from(self.duration_s) * 1000) <= now_ms
@@ -245,6 +254,10 @@ impl Producers {
     fn write_producer(&mut self, txn: &mut Txn<'_>, name: &[u8], state: &ProducerState) -> Result<()> {
         let row = self.row(Kind::Producer, &[name]);
         if state.ids > 0 {
+            debug_assert!(
+                txn.is_dry_run() || state.from <= state.last,
+                "Invariant: the entries of a producer lie between its first and its last"
+            );
             return Ok(txn.put_row(&row, &[&state.encode()])?);
         }
         self.state.producers = lowered(txn, u64::from(self.state.producers), 1) as u32;
@@ -323,7 +336,11 @@ impl Producers {
             txn.long()?;
         }
         if self.state.ids > 0 {
-            remove_rows(txn, self.row(Kind::Producer, &[]), &self.row(Kind::End, &[]))?;
+            let removed = remove_rows(txn, self.row(Kind::Producer, &[]), &self.row(Kind::End, &[]))?;
+            debug_assert!(
+                txn.is_dry_run() || removed == u64::from(self.state.producers) + 3 * self.state.ids,
+                "Invariant: each producer has one row, each idempotent ID has three"
+            );
         }
         let [next, producers] = [0; 2];
         let from = StreamId::MIN;
@@ -334,6 +351,10 @@ impl Producers {
     /// Writes the row about all producers if it has changed.
     pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         if self.saved != Some(self.state) {
+            // In a dry run the rows may be of two moments.
+            if cfg!(debug_assertions) && !txn.is_dry_run() {
+                self.state.assert_sound();
+            }
             txn.touch_key(key);
             txn.put_row(&self.row(Kind::Producers, &[]), &[&self.state.encode()])?;
             self.saved = Some(self.state);
@@ -414,6 +435,17 @@ impl Producers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "producers have at least one idempotent ID each")]
+    fn a_producer_without_idempotent_id_is_noticed() {
+        let [ids_max, next, producers] = [1; 3];
+        let [added, duplicates] = [0; 2];
+        let one =
+            ProducersState { duration_s: 1, ids_max, next, producers, ids: 1, added, duplicates, from: StreamId::MIN };
+        one.assert_sound();
+        ProducersState { ids: 0, ..one }.assert_sound();
+    }
 
     #[test]
     fn the_rows_of_producers_come_apart_as_they_were_put_together() {

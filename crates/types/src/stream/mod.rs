@@ -113,6 +113,13 @@ impl Head {
         bytes
     }
 
+    /// Panics unless the head is that of a stream, with entries or without.
+    fn assert_sound(&self) {
+        let Head { count, first, last, .. } = *self;
+        assert_eq!(first == StreamId::MIN, count == 0, "Invariant: the first id is 0-0 if there is no entry: {count}");
+        assert!(first <= last, "Invariant: no entry is above the last id: {first:?}, {last:?}");
+    }
+
     /// Parses the payload; `None` if these bytes are none.
     #[inline]
     pub fn parse(payload: &[u8]) -> Option<Head> {
@@ -183,6 +190,10 @@ impl Stream {
     /// even if its head stays the same.
     #[inline]
     pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        // In a dry run the rows may be of two moments.
+        if cfg!(debug_assertions) && !txn.is_dry_run() {
+            self.head.assert_sound();
+        }
         let deadline_ms = self.before.and_then(|before| before.deadline_ms);
         let after = Header { tag: Tag::Stream, deadline_ms, fields: None, object: Some(self.head.object) };
         key::write(txn, key, self.before.as_ref(), &after, &[&self.head.encode()])?;
@@ -246,5 +257,21 @@ fn copy_rows(txn: &mut Txn<'_>, at: &mut RowKey, until: &[u8], to: &Rows) -> Res
         for (row, value) in &step {
             txn.put_row(&to.data(&row[ROW_PREFIX_BYTES..]), &[value])?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_store::{ObjectId, Slot};
+
+    #[test]
+    #[should_panic(expected = "the first id is 0-0 if there is no entry")]
+    fn a_first_entry_of_an_empty_stream_is_noticed() {
+        let empty = Head::empty(Object { id: ObjectId(1), slot: Slot(0) });
+        empty.assert_sound();
+        let (first, last) = (StreamId::new(1, 0), StreamId::new(2, 0));
+        Head { count: 1, first, last, ..empty }.assert_sound();
+        Head { count: 0, first, last, ..empty }.assert_sound();
     }
 }

@@ -342,6 +342,11 @@ impl<'n> Edit<'n> {
 
     /// Writes the rows of the group and the consumers if they have changed.
     pub fn save(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        let owned = self.consumers.iter().map(|consumer| consumer.state.pending).sum::<u64>();
+        debug_assert!(
+            txn.is_dry_run() || owned + self.group.state.nacked <= self.group.state.pending,
+            "Invariant: an entry is pending for one consumer, or for none"
+        );
         for consumer in &mut self.consumers {
             self.group.save_consumer(txn, consumer)?;
         }

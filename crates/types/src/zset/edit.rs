@@ -193,14 +193,15 @@ impl Edit {
 
     /// Moves all elements into rows.
     fn unpack_now(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
-        let EditForm::Packed { encoding, entries, .. } = &mut self.form else { return Ok(()) };
-        let (encoding, entries) = (*encoding, std::mem::take(entries));
+        let EditForm::Packed { encoding, count, entries } = &mut self.form else { return Ok(()) };
+        let (encoding, count, entries) = (*encoding, u64::from(*count), std::mem::take(entries));
         let mut edit = LargeEdit::of(Large::new(txn, key, encoding)?);
         let mut reader = Packed { encoding, count: 0, entries: &entries }.reader();
         while !reader.is_at_end() {
             let (member, score) = next_element(&mut reader)?;
             edit.put(txn, member, score)?;
         }
+        debug_assert_eq!(edit.large.head.count, count, "Invariant: a sorted set has as many rows as elements");
         self.form = EditForm::Rows(edit);
         Ok(())
     }
@@ -243,6 +244,7 @@ impl Edit {
 
 /// Adds an element to packed entries, at its place.
 fn put_packed(entries: &mut Vec<u8>, member: &[u8], score: f64) -> Result<()> {
+    debug_assert!(!score.is_nan(), "Invariant: a score is never NaN");
     let mut reader = Packed { encoding: 0, count: 0, entries }.reader();
     let mut at = 0;
     while !reader.is_at_end() {
@@ -385,6 +387,7 @@ impl LargeEdit {
     }
 
     fn take_place(&mut self, txn: &mut Txn<'_>, member: &[u8], score: f64) -> Result<()> {
+        debug_assert!(!score.is_nan(), "Invariant: a score is never NaN");
         let (place, ranks) = (place_of(member, score), &self.large.ranks);
         txn.put_row(&ranks.row(&place), &[sign_of(score)])?;
         if ranks.is_there() {
@@ -461,5 +464,17 @@ impl LargeEdit {
         }
         copy.finish(txn, key, Some(before), deadline_ms)?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a score is never NaN")]
+    fn a_score_that_is_no_number_is_noticed() {
+        _ = put_packed(&mut Vec::new(), b"m", f64::NAN);
     }
 }

@@ -67,6 +67,7 @@ impl Maker {
 
     /// Adds a member that was not added before.
     pub fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, member: &[u8], score: f64) -> Result<()> {
+        debug_assert!(!score.is_nan(), "Invariant: a score is never NaN");
         self.member_bytes_max = self.member_bytes_max.max(member.len());
         self.count += 1;
         let is_in_listpack = self.begins_as_listpack && may_be_listpack(txn, self.count, self.member_bytes_max);
@@ -111,6 +112,10 @@ impl Maker {
                 step.push((member.to_vec(), score));
                 ControlFlow::Continue(())
             })?;
+            debug_assert!(
+                txn.is_dry_run() || step.len() as u64 == STEP.min(until - at),
+                "Invariant: as many elements lie between two indexes as these say"
+            );
             for (member, score) in &step {
                 large.put(txn, member, *score)?;
             }
