@@ -289,7 +289,7 @@ impl Elements {
     pub fn take(&mut self, max: usize, into: &mut Vec<RowEntry>) {
         let until = into.len() + max;
         while into.len() < until && !self.is_empty() {
-            let place = self.before(self.end());
+            let place = self.run_before(self.end());
             let run = self.run_mut(place);
             let len = run.rows().len();
             run.drain(len.saturating_sub(until - into.len())..len, into);
@@ -326,7 +326,7 @@ impl Elements {
     pub fn range(&self, from: &[u8], until: Option<&[u8]>) -> Range<'_> {
         let front = self.lower_bound(from);
         let back = until.map_or(self.end(), |until| self.lower_bound(until));
-        Range { elements: self, front, back: back.max(front) }
+        Range::new(self, front, back)
     }
 
     pub fn all(&self) -> Range<'_> {
@@ -419,27 +419,25 @@ impl Elements {
     /// Returns a place in its normal form: behind the last row of a run is the beginning of the next one.
     #[inline]
     fn normal(&self, place: Place) -> Place {
-        if place.at < self.run(place).rows().len() {
-            place
-        } else if place.run + 1 < self.runs_in(place.group) {
+        if place.at < self.run(place).rows().len() { place } else { self.behind(place) }
+    }
+
+    /// Returns the beginning of the run behind the one of a place.
+    fn behind(&self, place: Place) -> Place {
+        if place.run + 1 < self.runs_in(place.group) {
             Place { run: place.run + 1, at: 0, ..place }
         } else {
             Place { group: place.group + 1, run: 0, at: 0 }
         }
     }
 
-    /// Returns the place before one that is not the first.
-    #[inline]
-    fn before(&self, place: Place) -> Place {
-        if place.at > 0 {
-            return Place { at: place.at - 1, ..place };
-        }
+    /// Returns the beginning of the run before one that begins at this place and is not the first.
+    fn run_before(&self, place: Place) -> Place {
         let (group, run) = match place.run {
             0 => (place.group - 1, self.runs_in(place.group - 1) - 1),
             run => (place.group, run - 1),
         };
-        let place = Place { group, run, at: 0 };
-        Place { at: self.run(place).rows().len() - 1, ..place }
+        Place { group, run, at: 0 }
     }
 }
 
@@ -451,12 +449,53 @@ struct Place {
     at: usize,
 }
 
-/// Rows of an object between two places, from both ends.
+/// Rows of an object between two places, from both ends: those that are left of the first run and of the last one, and
+/// the runs between them.
 #[derive(Clone)]
 pub struct Range<'t> {
     elements: &'t Elements,
-    front: Place,
-    back: Place,
+    front: std::slice::Iter<'t, RowEntry>,
+    back: std::slice::Iter<'t, RowEntry>,
+    /// The beginnings of the first run that is left between the two, and of the one behind the last.
+    next: Place,
+    until: Place,
+}
+
+impl<'t> Range<'t> {
+    fn new(elements: &'t Elements, from: Place, until: Place) -> Self {
+        let rows = |place: Place| elements.run(place).rows();
+        if from >= until {
+            return Range { elements, front: [].iter(), back: [].iter(), next: from, until: from };
+        }
+        let until_run = Place { at: 0, ..until };
+        if until_run == (Place { at: 0, ..from }) {
+            let front = rows(from)[from.at..until.at].iter();
+            return Range { elements, front, back: [].iter(), next: until_run, until: until_run };
+        }
+        // A place at the beginning of a run, as the one behind all rows, has nothing before it there.
+        let back = if until.at == 0 { [].iter() } else { rows(until)[..until.at].iter() };
+        Range { elements, front: rows(from)[from.at..].iter(), back, next: elements.behind(from), until: until_run }
+    }
+
+    #[cold]
+    fn next_run(&mut self) -> Option<&'t RowEntry> {
+        if self.next == self.until {
+            return self.back.next();
+        }
+        self.front = self.elements.run(self.next).rows().iter();
+        self.next = self.elements.behind(self.next);
+        self.front.next()
+    }
+
+    #[cold]
+    fn run_before(&mut self) -> Option<&'t RowEntry> {
+        if self.next == self.until {
+            return self.front.next_back();
+        }
+        self.until = self.elements.run_before(self.until);
+        self.back = self.elements.run(self.until).rows().iter();
+        self.back.next_back()
+    }
 }
 
 impl<'t> Iterator for Range<'t> {
@@ -464,22 +503,13 @@ impl<'t> Iterator for Range<'t> {
 
     #[inline]
     fn next(&mut self) -> Option<&'t RowEntry> {
-        if self.front == self.back {
-            return None;
-        }
-        let row = &self.elements.run(self.front).rows()[self.front.at];
-        self.front = self.elements.normal(Place { at: self.front.at + 1, ..self.front });
-        Some(row)
+        self.front.next().or_else(|| self.next_run())
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.front == self.back {
-            return None;
-        }
-        self.back = self.elements.before(self.back);
-        Some(&self.elements.run(self.back).rows()[self.back.at])
+        self.back.next_back().or_else(|| self.run_before())
     }
 }
