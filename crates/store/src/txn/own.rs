@@ -251,6 +251,10 @@ impl Overlay {
 
     #[inline]
     fn push(&mut self, own: Own) {
+        debug_assert!(
+            !own.ahead || self.find(own.print, |row| row == self.key_of(&own)).is_none_or(|at| self.own[at].ahead),
+            "a row's writes go ahead first, and none behind one that does not"
+        );
         let at = self.own.len();
         self.own.push(own);
         if at >= LINEAR {
