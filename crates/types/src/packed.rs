@@ -83,8 +83,19 @@ impl<'p> Reader<'p> {
     }
 
     /// The next string.
-    #[inline]
+    #[inline(always)]
     pub fn string(&mut self) -> Result<&'p [u8]> {
+        match self.entries.get(self.at) {
+            Some(&length) if length < 0x80 => {
+                self.at += 1;
+                self.bytes(usize::from(length))
+            }
+            _ => self.long_string(),
+        }
+    }
+
+    /// The next string, of which the length takes several bytes.
+    fn long_string(&mut self) -> Result<&'p [u8]> {
         let mut length = 0;
         let mut shift = 0;
         loop {
@@ -110,7 +121,7 @@ impl<'p> Reader<'p> {
         Ok(bytes.try_into().expect("as many as were asked for"))
     }
 
-    #[inline]
+    #[inline(always)]
     fn bytes(&mut self, length: usize) -> Result<&'p [u8]> {
         match self.entries.get(self.at..self.at + length) {
             Some(bytes) => {
