@@ -255,7 +255,7 @@ impl Job {
                     inbox.push(event(loaded));
                 }
             }
-            Task::Ahead(wanted, state, together) => {
+            Task::Ahead(mut wanted, state, together) => {
                 if let Some(loaded) = together.add(wanted.read(engine, &store, session, state), None) {
                     inbox.push(event(loaded));
                 }

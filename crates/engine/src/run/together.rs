@@ -61,7 +61,7 @@ impl Together {
 
 impl Wanted {
     /// Reads it, without locks. What cannot be read is left to the command to find out.
-    pub fn read(&self, engine: &Engine, store: &Store, session: u64, mut state: State) -> Pins {
+    pub fn read(&mut self, engine: &Engine, store: &Store, session: u64, mut state: State) -> Pins {
         let call = Call { now_ms: engine.now_ms(), seed: 0, database: state.database, mode: Mode::Load, pins: None };
         match self {
             Wanted::Command(work) => {

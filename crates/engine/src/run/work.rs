@@ -33,6 +33,9 @@ use haypile_types::key as types_key;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Arguments of more bytes are given back before the commit.
+const FORGOTTEN_FROM_BYTES: usize = 1 << 20;
+
 /// The locks that a command or a block has to have before it may run.
 #[derive(Default)]
 pub(crate) struct Needs {
@@ -162,6 +165,24 @@ impl Work {
         }
     }
 
+    /// Returns the command and its arguments, unless it is a block.
+    fn command(&self) -> Option<(CommandId, &OwnedArgs)> {
+        match self {
+            Work::Command(id, args) | Work::Again(id, args, _) => Some((*id, args)),
+            Work::Block(_) => None,
+        }
+    }
+
+    /// Gives the arguments of a very long command back, which has run and has only to be committed: its record is as
+    /// long again.
+    fn forget_long_args(&mut self) {
+        if let Work::Command(_, args) = self
+            && args.memory_bytes() > FORGOTTEN_FROM_BYTES
+        {
+            *args = OwnedArgs::default();
+        }
+    }
+
     fn add_to(&self, needs: &mut Needs, table: &Table, store: &Store) {
         match self {
             Work::Command(id, args) | Work::Again(id, args, _) => needs.add(table.entry(*id), args.as_args(), store),
@@ -180,7 +201,7 @@ impl Work {
     /// changed even where it fails.
     #[allow(clippy::too_many_arguments, reason = "the pieces of one run, handed on as they are")]
     pub fn run(
-        &self,
+        &mut self,
         engine: &Engine,
         store: &Store,
         session: u64,
@@ -212,6 +233,11 @@ impl Work {
         let part =
             Part { engine, txn: &mut txn, session, state, mode, is_exclusive, called: called_here, found: found_here };
         let reply = self.answer(part, &mut awaited);
+        // Nothing that is left can ask for another run: no waiter is served, no database exchanged.
+        let is_final = mode == Mode::Disk && txn.ready().is_empty() && txn.moved_databases().next().is_none();
+        if is_final && reply.is_ok() && awaited.is_none() && repeating.is_none() {
+            self.forget_long_args();
+        }
         let reply = if repeating.is_some() { refused_as_a_whole(reply) } else { reply };
         debug_assert!(txn.is_read_only() || self.writes(&engine.table).0, "Invariant: a read makes no record");
         let keeps = Work::keeps(place);
@@ -220,7 +246,7 @@ impl Work {
         let mut waiter = None;
         let reply = match reply {
             Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps, session).map(|()| {
-                if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
+                if let (Some(awaited), Some(inbox), Some((id, args))) = (awaited, place.inbox(), self.command()) {
                     let (user, database, deadline) = (&state.user, call.database, self.deadline(&awaited));
                     waiter = Some(engine.begin_wait(session, user, inbox, id, args, database, awaited, deadline));
                 }
@@ -255,11 +281,7 @@ impl Work {
     }
 
     /// Runs the command or the block; `awaited` says what a command waits for that has found nothing.
-    fn answer<'w>(
-        &'w self,
-        part: Part<'_, '_, '_>,
-        awaited: &mut Option<(CommandId, &'w OwnedArgs, Awaited)>,
-    ) -> Result<Reply, Error> {
+    fn answer(&self, part: Part<'_, '_, '_>, awaited: &mut Option<Awaited>) -> Result<Reply, Error> {
         let (id, args) = match self {
             Work::Command(id, args) | Work::Again(id, args, _) => (*id, args),
             Work::Block(block) => return block.run(part),
@@ -269,7 +291,7 @@ impl Work {
                 self.attempt(part.txn, entry, *run, Args::from(args.as_args())).map(|tried| match tried {
                     Tried::Got(reply) => reply,
                     Tried::Nothing(nothing) => {
-                        *awaited = Some((id, args, nothing));
+                        *awaited = Some(nothing);
                         Reply::None
                     }
                 })

@@ -29,9 +29,10 @@ const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// A longer record that is applied in steps goes to the disk meanwhile: its copy in the log is gone before the memtable
-/// has all of it.
-const WRITTEN_FROM_BYTES: usize = 4 << 20;
+/// A longer record that is applied in steps is on the disk before: its copy in the log's memory is gone when it comes to
+/// the memtable. No latch is held meanwhile, but a freeze waits, so that there is an end to the wait.
+const SYNCED_FROM_BYTES: usize = 8 << 20;
+const SYNC_WAIT: Duration = Duration::from_secs(1);
 
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Proposal<'s> {
     reserved: Reservation<'s>,
     body_crc: u32,
     time_ms: u64,
+    /// Whether the thread may wait for the disk.
+    may_wait: bool,
 }
 
 /// The effects of a transaction: those written ahead, or the rest.
@@ -305,7 +308,8 @@ impl Store {
         if !self.role.makes_records() {
             return Err(Stop::Refused(Refusal::Follows));
         }
-        Ok(Proposal { reserved: self.reserve(body.len(), mode)?, body_crc: body_crc(body), time_ms })
+        let reserved = self.reserve(body.len(), mode)?;
+        Ok(Proposal { reserved, body_crc: body_crc(body), time_ms, may_wait: mode == Mode::Disk })
     }
 
     /// Gives a record its index and applies it. The caller holds the latches of all rows that it writes.
@@ -317,11 +321,11 @@ impl Store {
         latches: &mut L,
         written: Written,
     ) -> Index {
-        let Proposal { reserved, body_crc, time_ms } = proposal;
+        let Proposal { reserved, body_crc, time_ms, may_wait } = proposal;
         let index = self.log.append(reserved, Kind::Effects, time_ms, effects.body(), body_crc);
-        if L::ONE_BY_ONE && effects.body().len() > WRITTEN_FROM_BYTES {
+        if L::ONE_BY_ONE && may_wait && effects.body().len() > SYNCED_FROM_BYTES {
             self.log.write();
-            self.log.request_sync();
+            self.log.sync_within(index, SYNC_WAIT);
         }
         self.apply(index, effects, latches, written);
         index
