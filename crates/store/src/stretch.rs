@@ -61,18 +61,23 @@ impl Stretch {
         debug_assert!(self.from[..] <= *key && *key < self.until[..], "rows are within the bounds");
         debug_assert!(self.is_in_order(key), "rows come in order, or against it");
         if self.ends.len() == self.ends.capacity() {
-            self.ends.reserve_exact(self.ends.len() / ROOM_PART + 8);
+            self.ends.reserve_exact(self.room_behind(self.ends.len(), 8));
         }
         let needed = self.bytes.len() + key.len() + value.len();
         assert!(u32::try_from(needed).is_ok(), "the ends of a stretch's rows fit 32 bits: {needed}");
         if needed > self.bytes.capacity() {
-            // Less room to spare than a vector would take: most of the rows of a large object come one by one.
-            self.bytes.reserve_exact(needed - self.bytes.len() + self.bytes.len() / ROOM_PART);
+            self.bytes.reserve_exact(needed - self.bytes.len() + self.room_behind(self.bytes.len(), 256));
         }
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
         self.ends.push((key_end, self.bytes.len() as u32));
+    }
+
+    /// Returns the room to make behind `len` that are there: as much again, as a vector makes, but less in a stretch that
+    /// is kept, because most of the rows of a large object come one by one.
+    fn room_behind(&self, len: usize, least: usize) -> usize {
+        if self.grows { len / ROOM_PART + 8 } else { len.max(least) }
     }
 
     /// Makes room for so many rows like the first one, in this many bytes at most.
