@@ -5,7 +5,7 @@ mod process;
 
 use haypile_rdb::{File, Key, Kind, VERSION, Writer};
 use process::following::{DEBUG, field, wait_for_link};
-use process::redis::{Master, Replica, file_of, redis};
+use process::redis::{Master, Replica, STREAM, file_of, redis};
 use process::{Client, Server, TempDir, request, wait_until};
 use std::net::TcpStream;
 use std::process::Command;
@@ -246,6 +246,33 @@ fn the_stream_goes_on_where_the_load_for_a_script_cannot_be_held() {
     offset += link.send(&[&run]);
     link.wait_for(offset);
     assert_eq!(client.ask("GET a"), "$1\r\n4\r\n");
+    drop(client);
+    replica.stop();
+}
+
+#[test]
+fn a_load_for_a_script_that_the_disk_had_no_room_for_is_asked_for_again() {
+    let other = TempDir::new();
+    let master = Master::new();
+    let replica = Server::start(other.path(), &DEBUG);
+    let run = format!("EVALSHA {NAME} 1 a 2");
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "1")]), 0);
+    let mut offset = link.send(&["INCR a"]);
+    link.wait_for(offset);
+    link.send(&[&run]);
+    let mut client = replica.client();
+    let mut too_much = master.accept();
+    too_much.say(format!("+FULLRESYNC {STREAM} 1000\r\n\n${}\r\n", 1u64 << 60).as_bytes());
+    wait_until("it is told", || field(&mut client, "master_link_error").contains("the disk has no room"));
+    // Behind a pause the stream goes on, to the same script.
+    let mut link = master.go_on(offset);
+    link.send(&[&run]);
+    let mut link = master.load(&file_with(&[("a", "10")], &[SCRIPT]), 5000);
+    assert_eq!(link.asked.0, "?", "all data are asked for");
+    offset = 5000 + link.send(&[&run]);
+    link.wait_for(offset);
+    assert_eq!(client.ask("GET a"), "$2\r\n12\r\n");
     drop(client);
     replica.stop();
 }

@@ -158,11 +158,22 @@ fn some_slots_of_a_redis_are_taken_and_nothing_of_the_others() {
     // A Haypile is followed as a whole.
     let (third, dir) = (TempDir::new(), TempDir::new());
     let master = Server::start(third.path(), &DEBUG);
-    let replica = Server::start(dir.path(), &[&DEBUG[..], &["--replicaof-slots", "1"]].concat());
+    let more = ["--replicaof-slots", "1", "--logfile", "server.log"];
+    let replica = Server::start(dir.path(), &[&DEBUG[..], &more].concat());
     assert_eq!(replica.client().ask(&format!("REPLICAOF 127.0.0.1 {}", master.port)), "+OK\r\n");
     let mut client = replica.client();
     wait_for_link(&replica);
     assert_eq!(master.client().ask("SET b 1"), "+OK\r\n");
     wait_until("it has the key", || client.ask("GET b") == "$1\r\n1\r\n");
     assert_eq!(client.ask("CONFIG SET replicaof-slots 16384").split(' ').next(), Some("-ERR"));
+    for number in 2..4 {
+        assert_ne!(master.client().ask("CLIENT KILL TYPE replica"), ":0\r\n");
+        assert_eq!(master.client().ask(&format!("SET b {number}")), "+OK\r\n");
+        wait_until("it follows again", || client.ask("GET b") == format!("$1\r\n{number}\r\n"));
+        wait_for_link(&replica);
+    }
+    drop(client);
+    replica.stop();
+    let told = std::fs::read_to_string(dir.path().join("server.log")).expect("it is written");
+    assert_eq!(told.matches("which is followed as a whole").count(), 1, "{told}");
 }

@@ -259,7 +259,8 @@ impl Store {
     }
 
     /// Ends following: from here on the store makes records of its own, in a history that forks behind the last one
-    /// that it took. Objects that the former leader had not finished are garbage, and their ids are never used again.
+    /// that it took. Objects that the former leader had not finished are garbage, and their ids are never used again. The
+    /// caller sees to it that nothing runs.
     ///
     /// # Errors
     /// The log cannot be written or synced. The store follows still.
@@ -267,6 +268,7 @@ impl Store {
         assert_eq!(self.role.get(), Role::Following, "a store begins to lead once");
         let start = self.log.begin_history().map_err(|error| FollowError::Refused(error.to_string()))?;
         self.role.set(Role::Leading);
+        self.state_as_leader();
         Ok(start)
     }
 }

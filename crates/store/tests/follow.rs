@@ -56,6 +56,23 @@ fn what_does_not_come_next_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_follower_says_what_it_does_from_where_it_leads() {
+    let mut pair = Pair::new(&MemoryBases, 1);
+    (0..8).for_each(|seed| pair.write(seed));
+    pair.feed();
+    let follower = &pair.follower.store;
+    follower.begin_to_state();
+    assert!(follower.is_to_be_told() && !follower.is_told(), "its leader's records say what they say");
+    follower.end_to_state();
+    assert!(!follower.is_to_be_told());
+    follower.begin_to_state();
+    follower.lead().expect("there is room");
+    assert!(follower.is_told() && follower.states());
+    follower.end_to_state();
+    assert!(!follower.is_to_be_told() && !follower.is_told());
+}
+
+#[test]
 fn a_term_that_goes_back_is_refused_and_changes_nothing() {
     let mut pair = Pair::new(&MemoryBases, 1);
     (0..8).for_each(|seed| pair.write(seed));

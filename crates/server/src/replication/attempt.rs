@@ -57,12 +57,7 @@ impl Attempt<'_> {
         self.replication.engine.replication.upstream().is_some_and(|upstream| upstream.wants_copy)
     }
 
-    /// Notes that a copy is in place, if no later one was asked for.
-    pub fn on_copied(&self) {
-        self.forgo_copy();
-    }
-
-    /// Notes that no copy is to come first, if no later one was asked for.
+    /// Notes that no copy is to come first, as where one is in place, if no later one was asked for.
     pub fn forgo_copy(&self) {
         if self.goes_on() {
             self.note(|upstream| upstream.wants_copy = false);

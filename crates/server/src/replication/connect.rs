@@ -58,9 +58,6 @@ pub fn connect<'r>(
     if let Some(why) = hello.objection(replication.node, config.databases) {
         return Err(Error::new(ErrorKind::Unsupported, format!("it cannot be followed: {why}")));
     }
-    if !config.replication.selection.is_all() && !replication.engine.group.is_member() {
-        tracing::warn!("the master is a Haypile, which is followed as a whole: {} are for a Redis", SELECTING);
-    }
     // Members of a group copy each other's data by turns.
     if !replication.engine.group.is_member() {
         replication.set_upstream_nodes(hello.nodes);
@@ -68,8 +65,13 @@ pub fn connect<'r>(
     Ok((remote, registered, Other::Haypile))
 }
 
-/// The directives of a selection.
-const SELECTING: &str = "`replicaof-databases` and `replicaof-slots`";
+/// Asks a server at the other end whether it is a Redis.
+///
+/// # Errors
+/// The connection broke.
+pub fn is_redis(remote: &mut Remote) -> io::Result<bool> {
+    remote.call(&[b"REPLCONF", request::HELLO.as_bytes()]).map(|answer| is_of_redis(&answer))
+}
 
 /// Connects as `connect` does, to a server of which data were copied before or shall be.
 ///

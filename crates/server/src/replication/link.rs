@@ -36,6 +36,9 @@ const LOAD_PAUSE: Duration = Duration::from_secs(15);
 /// The time between looks whether there is something to acknowledge although nothing has come.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The directives of a selection.
+const SELECTING: &str = "`replicaof-databases` and `replicaof-slots`";
+
 /// The longest time between acknowledgements: a master counts replicas that say nothing as gone.
 const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 
@@ -50,6 +53,8 @@ pub fn run(replication: &Replication) {
     let (mut pause, mut psync) = (PAUSE_MIN, Psync::default());
     // The version of the master that turned out to be in a history that the data have left.
     let mut elsewhere = None;
+    // The version of the master of which it was said that the selection is not for it.
+    let mut whole = None;
     while !replication.engine_is_closing() {
         let (master, version) = replication.wanted();
         if replication.engine.group.is_member() {
@@ -73,7 +78,7 @@ pub fn run(replication: &Replication) {
         let (asks_plainly, is_elsewhere) = (elsewhere == Some(version), AtomicBool::new(false));
         let attempt = Attempt { replication, master: &master, version, asks_plainly, is_elsewhere };
         let before = attempt.last();
-        let ended = attempt.run(&mut psync);
+        let ended = attempt.run(&mut psync, &mut whole);
         if attempt.is_elsewhere.load(Ordering::Relaxed) {
             elsewhere = Some(version);
         } else if ended.is_ok() {
@@ -105,16 +110,21 @@ fn was_of_use(stood: Option<Duration>, has_risen: bool) -> bool {
 }
 
 impl Attempt<'_> {
-    fn run(&self, psync: &mut Psync) -> io::Result<()> {
+    fn run(&self, psync: &mut Psync, whole: &mut Option<u64>) -> io::Result<()> {
         let engine = &*self.replication.engine;
         let (mut remote, registered, other) = connect(self.replication, self.master, self.version)?;
         self.note(|upstream| (upstream.link, upstream.heard) = (Link::Handshake, Some(Instant::now())));
         if other == Other::Redis {
             return psync.follow(self, remote, registered);
         }
+        if !engine.settings.config().replication.selection.is_all() && whole.replace(self.version) != Some(self.version)
+        {
+            tracing::warn!("the master is a Haypile, which is followed as a whole: {SELECTING} are for a Redis");
+        }
         engine.follow_master().map_err(Error::other)?;
         let at = {
             let store = engine.store().ok_or_else(|| Error::other("the data are not open"))?;
+            self.replication.end_restored(&store)?;
             match self.wants_copy() {
                 // The position of a server that has nothing.
                 true => Position { history: History([0; 20]), index: Index(0) },
@@ -205,7 +215,7 @@ impl Attempt<'_> {
             if put.is_ok() { datadir::adopt_incoming(&dir).map(drop) } else { Ok(()) }
         });
         adopted.and(put).map_err(Error::other)?;
-        self.on_copied();
+        self.forgo_copy();
         tracing::info!(
             "the copy is in place after {:.1} s: all through record {}",
             since.elapsed().as_secs_f64(),

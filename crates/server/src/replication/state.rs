@@ -9,7 +9,7 @@ use crate::replication::progress::Progress;
 use crate::replication::to_redis::backlog::Backlog;
 use crate::socket::Socket;
 use crate::tls::Tls;
-use haypile_engine::{Engine, Master};
+use haypile_engine::{Engine, Link, Master};
 use haypile_log::{DirectoryId, Hold, Index};
 use haypile_replication::Token;
 use haypile_store::Store;
@@ -179,6 +179,11 @@ impl Replication {
     pub fn wanted(&self) -> (Option<Master>, u64) {
         let state = self.state();
         (state.master.clone(), state.version)
+    }
+
+    /// Returns whether this server has no master, or what the master has: not while the link to it is down.
+    pub(super) fn has_link(&self) -> bool {
+        self.engine.replication.upstream().is_none_or(|upstream| upstream.link == Link::Connected)
     }
 
     pub fn is_wanted(&self, version: u64) -> bool {

@@ -46,21 +46,37 @@ const READ: u8 = 2;
 /// Whether they note what there was before, too.
 const BEFORE: u8 = 4;
 
+/// The store follows, and its own records are going to say what they do.
+const TOLD_WHEN_LEADING: u8 = 8;
+
 /// Returns whether commands see a change of this row: a record that has one says what it does, if it says anything.
 pub fn is_stated(row: &[u8]) -> bool {
     Family::of(row) == Some(Family::Meta) || is_database_row(row)
 }
 
 impl Store {
-    /// Has each record from here on say what it does, for servers that are told so. The caller sees to it that nothing
-    /// runs.
+    /// Has each record from here on say what it does, for servers that are told so; of a store that follows, each
+    /// record of its own, as soon as it leads. The caller sees to it that nothing runs.
     pub fn begin_to_state(&self) {
-        self.states.fetch_or(TOLD, Ordering::AcqRel);
+        let reason = if self.follows() { TOLD_WHEN_LEADING } else { TOLD };
+        self.states.fetch_or(reason, Ordering::AcqRel);
     }
 
     /// Ends that.
     pub fn end_to_state(&self) {
-        self.states.fetch_and(!TOLD, Ordering::AcqRel);
+        self.states.fetch_and(!(TOLD | TOLD_WHEN_LEADING), Ordering::AcqRel);
+    }
+
+    /// Has the records of a store that begins to lead say what they do, if that was asked for while it followed.
+    pub(crate) fn state_as_leader(&self) {
+        if self.states.fetch_and(!TOLD_WHEN_LEADING, Ordering::AcqRel) & TOLD_WHEN_LEADING != 0 {
+            self.states.fetch_or(TOLD, Ordering::AcqRel);
+        }
+    }
+
+    /// Returns whether servers are told what records do, or are going to be told as soon as the store leads.
+    pub fn is_to_be_told(&self) -> bool {
+        self.states.load(Ordering::Relaxed) & (TOLD | TOLD_WHEN_LEADING) != 0
     }
 
     /// Returns whether servers are told what records do.

@@ -77,20 +77,29 @@ impl Psync {
                 engine.repeat_commands().map_err(Error::other)?;
                 (Origin { stream: stream.unwrap_or(origin.stream), ..origin }, read)
             }
+            Answer::Load { stream, .. } if attempt.replication.is_own_stream(&*store_of(engine)?, &stream) => {
+                // Each attempt costs the master a process of its own.
+                self.failed_load = true;
+                let why = "it follows this server, directly or by way of others, and has nothing else: a circle";
+                return Err(Error::new(ErrorKind::Unsupported, why));
+            }
             Answer::Load { stream, offset } => {
                 let origin = Origin { stream, offset, database: 0 };
                 // The data that are here go with the load: they are no part of that stream.
                 self.newest = None;
                 let loaded = load::run(attempt, &socket, read, origin, selection);
-                let cannot_be_held =
-                    |error: &Error| matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::StorageFull);
-                self.failed_load = loaded.as_ref().is_err_and(cannot_be_held);
-                if (loaded.is_ok() || self.failed_load) && self.asked.end_load(attempt.version) {
-                    // Where the data cannot be held, the stream goes on, as far as it does without the scripts.
+                let is_of_kind = |kind| loaded.as_ref().is_err_and(|error: &Error| error.kind() == kind);
+                let has_no_room = is_of_kind(ErrorKind::StorageFull);
+                self.failed_load = has_no_room || is_of_kind(ErrorKind::Unsupported);
+                let was_for_scripts = match has_no_room {
+                    true => self.asked.put_off_load(attempt.version),
+                    false => (loaded.is_ok() || self.failed_load) && self.asked.end_load(attempt.version),
+                };
+                // Where the data cannot be held, the stream goes on, as far as it does without the scripts.
+                if loaded.is_ok() || was_for_scripts {
                     attempt.forgo_copy();
                 }
                 let (origin, read) = loaded?;
-                attempt.on_copied();
                 engine.repeat_commands().map_err(Error::other)?;
                 (origin, read)
             }

@@ -32,8 +32,8 @@ pub struct Asked {
     /// The version of the master.
     version: u64,
     names: BTreeSet<Vec<u8>>,
-    /// Whether a load is to come for some of them.
-    awaits_load: bool,
+    /// Those of them for which a load is to come.
+    awaited: BTreeSet<Vec<u8>>,
 }
 
 impl Asked {
@@ -45,8 +45,8 @@ impl Asked {
         }
         let is_new = !names.is_subset(&self.names) && self.names.len() + names.len() <= LOADS_MAX;
         if is_new {
+            self.awaited.extend(names.difference(&self.names).cloned());
             self.names.extend(names);
-            self.awaits_load = true;
         }
         is_new
     }
@@ -54,7 +54,15 @@ impl Asked {
     /// Notes that a load from a master of this version is in place, or cannot be held; returns whether it was for
     /// scripts.
     pub fn end_load(&mut self, version: u64) -> bool {
-        std::mem::take(&mut self.awaits_load) && self.version == version
+        !std::mem::take(&mut self.awaited).is_empty() && self.version == version
+    }
+
+    /// Notes that a load from a master of this version has failed for now, as where the disk is full: for its scripts
+    /// another one is asked for when they are missed again. Returns whether it was for scripts.
+    pub fn put_off_load(&mut self, version: u64) -> bool {
+        let awaited = std::mem::take(&mut self.awaited);
+        self.names.retain(|name| !awaited.contains(name));
+        !awaited.is_empty() && self.version == version
     }
 }
 
@@ -81,6 +89,19 @@ mod tests {
         assert!(!asked.end_load(0));
         assert!(asked.note(1, names()) && asked.end_load(1) && !asked.end_load(1));
         assert!(!asked.note(1, names()) && !asked.end_load(1), "no load is to come");
+        assert!(!asked.put_off_load(1) && !asked.note(1, names()), "nor has one failed");
         assert!(asked.note(2, names()) && !asked.end_load(3), "the load is another master's");
+    }
+
+    #[test]
+    fn a_load_that_had_no_room_is_asked_for_again() {
+        let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<BTreeSet<_>>();
+        let mut asked = Asked::default();
+        assert!(asked.note(1, names(&["a"])) && asked.end_load(1));
+        for _ in 0..2 * LOADS_MAX {
+            assert!(asked.note(1, names(&["a", "b"])) && asked.put_off_load(1));
+        }
+        assert!(!asked.note(1, names(&["a"])), "a load did not bring it");
+        assert!(asked.note(1, names(&["b"])) && asked.end_load(1) && !asked.note(1, names(&["b"])));
     }
 }

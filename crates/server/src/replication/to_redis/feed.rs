@@ -73,6 +73,12 @@ impl RedisFeed {
         self.feed.socket.write_all(format!("-ERR {why}\r\n").as_bytes())
     }
 
+    /// Answers as a Redis does that does not know whether its data are going to stay: the replica asks again by itself.
+    pub(super) fn refuse_for_now(&self) -> io::Result<()> {
+        tracing::debug!("{}, a Redis, has to wait for the link to the master", self.feed.host);
+        self.feed.socket.write_all(b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n")
+    }
+
     fn serve(mut self) -> io::Result<()> {
         let replication = self.feed.replication.clone();
         let engine = &*replication.engine;
@@ -84,6 +90,9 @@ impl RedisFeed {
         if store.follows() || is_led_elsewhere {
             drop(store);
             return self.relay();
+        }
+        if !engine.group.is_member() && !replication.has_link() {
+            return self.refuse_for_now();
         }
         let version = replication.version();
         if let Some(address) = self.asked.address.take() {

@@ -254,7 +254,7 @@ impl Replication {
 
     /// Ends the stream where a store is about to serve that does not say what it does.
     pub fn expect_stated(&self, store: &Store) {
-        if store.is_told() || !datadir::stream_file(&self.engine.settings.config().dir).exists() {
+        if store.is_to_be_told() || !datadir::stream_file(&self.engine.settings.config().dir).exists() {
             return;
         }
         *self.backlog() = None;
@@ -264,7 +264,34 @@ impl Replication {
         }
     }
 
-    /// Goes on with the stream of an earlier process, before anything runs.
+    /// Returns whether an id is one of the stream that this server tells, and so a master that has it follows this server.
+    pub fn is_own_stream(&self, store: &Store, id: &[u8]) -> bool {
+        let Some(id) = std::str::from_utf8(id).ok().and_then(History::parse) else { return false };
+        let Some(salt) = self.backlog().as_ref().map(|backlog| backlog.salt) else { return false };
+        let history = backlog::mixed(id, salt);
+        store.log().histories().starts().iter().any(|start| start.history == history)
+    }
+
+    /// Ends the stream that an earlier process has left to a store that follows: records of a Haypile are to come behind
+    /// its last one, and that master has a stream of its own.
+    ///
+    /// # Errors
+    /// The file cannot be removed: no record may come that says nothing.
+    pub fn end_restored(&self, store: &Store) -> io::Result<()> {
+        if !store.follows() || !store.is_to_be_told() {
+            return Ok(());
+        }
+        if !self.remove_backlog() {
+            return Err(io::Error::other("the file of the stream to a Redis cannot be removed"));
+        }
+        tracing::info!("a Redis that has followed gets all data from the master, which is a Haypile");
+        *self.backlog() = None;
+        store.end_to_state();
+        Ok(())
+    }
+
+    /// Goes on with the stream of an earlier process, before anything runs. Where the data follow, the stream goes on as
+    /// soon as they lead or repeat the commands of a Redis, and ends where they turn out to be others.
     pub fn restore_backlog(&self, store: &Store) {
         let held = store.log().take_kept();
         let path = datadir::stream_file(&self.engine.settings.config().dir);
@@ -277,6 +304,8 @@ impl Replication {
             Ok(backlog) => {
                 let at = backlog.points[0];
                 store.begin_to_state();
+                // In the newest history: the log knows no more of them than so many starts begin.
+                self.save_backlog(store, &backlog);
                 tracing::info!("a Redis that has followed may go on behind record {}", at.index);
                 *self.backlog() = Some(backlog);
             }
@@ -290,8 +319,8 @@ impl Replication {
     }
 
     fn restored(&self, store: &Store, text: &str, held: Option<Hold>) -> Result<Backlog, String> {
-        if store.follows() || self.engine.group.is_member() {
-            return Err("the data are another server's".into());
+        if self.engine.group.is_member() {
+            return Err("the data are a group's".into());
         }
         let (salt, history, at) = file::parse(text).ok_or("the file of the stream cannot be read")?;
         let log = store.log();
