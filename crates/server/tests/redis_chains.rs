@@ -228,8 +228,8 @@ fn where_the_master_has_become_another_one_all_data_come() {
     assert_eq!(chain.resyncs(), [1, 0]);
     chain.is_equal(&second);
     assert_eq!(chain.last.client().ask("EXISTS key:1 second"), ":1\r\n");
-    // Its replica, which leads meanwhile: a Haypile, which goes on behind its last record, and whose own stream is handed
-    // on.
+    // The replica of that master leads meanwhile: a Haypile, which goes on behind its last record. The stream of that
+    // one is handed on.
     assert!(chain.stream_file());
     let third = TempDir::new();
     let third = replica_of(&chain.between, &third, &DEBUG);

@@ -259,8 +259,8 @@ impl Store {
     }
 
     /// Ends following: from here on the store makes records of its own, in a history that forks behind the last one
-    /// that it took. Objects that the former leader had not finished are garbage, and their ids are never used again. The
-    /// caller sees to it that nothing runs.
+    /// that it took. Objects that the former leader had not finished are garbage, and their ids are never used again.
+    /// The caller sees to it that nothing runs.
     ///
     /// # Errors
     /// The log cannot be written or synced. The store follows still.

@@ -154,7 +154,8 @@ pub fn object_row(family: Family, space: Space, slot: Slot, id: ObjectId, rest: 
     join(object_prefix(family, space, slot, id), rest)
 }
 
-/// Returns the key of the row of an element that begins with its hash: `2 | space | slot | id | hash: u32 BE | element`.
+/// Returns the key of the row of an element that begins with its hash:
+/// `2 | space | slot | id | hash: u32 BE | element`.
 #[inline]
 pub fn hashed_row(space: Space, slot: Slot, id: ObjectId, hash: u32, element: &[u8]) -> RowKey {
     let mut fixed = [0; OBJECT_PREFIX_BYTES + 4];

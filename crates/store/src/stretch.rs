@@ -74,8 +74,8 @@ impl Stretch {
         self.ends.push((key_end, self.bytes.len() as u32));
     }
 
-    /// Returns the room to make behind `len` that are there: as much again, as a vector makes, but less in a stretch that
-    /// is kept, because most of the rows of a large object come one by one.
+    /// Returns the room to make behind `len` that are there: as much again, as a vector makes, but less in a stretch
+    /// that is kept, because most of the rows of a large object come one by one.
     fn room_behind(&self, len: usize, least: usize) -> usize {
         if self.grows { len / ROOM_PART + 8 } else { len.max(least) }
     }

@@ -13,7 +13,7 @@ use std::io::Write;
 pub fn run(what: &ArchivePlace, out: &mut dyn Write) -> Result<(), String> {
     let archive = place::open(what)?;
     let catalog = archive.catalog().map_err(|error| error.to_string())?;
-    // What lies behind a piece that is known to be damaged cannot be had.
+    // Records behind a piece that is known to be damaged cannot be had.
     let names = catalog.strange.iter().filter_map(|(name, _)| ChunkName::parse(name));
     let damaged: Vec<_> = names.map(|name| (name, Index(name.first.0 - 1))).collect();
     write(&catalog.sound(&damaged), out).map_err(|error| error.to_string())

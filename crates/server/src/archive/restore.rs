@@ -336,7 +336,7 @@ impl Writer<'_> {
             self.copy.take(&record);
             self.copy.add(start, &|| self.histories.clone()).map_err(|error| error.to_string())?;
             (self.last, self.time_ms) = (Some(record.index), Some(record.time_ms));
-            // What comes behind may be damaged.
+            // Records behind it may be damaged.
             if record.index >= self.plan.through {
                 return Ok(true);
             }

@@ -29,8 +29,8 @@ const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// A longer record that is applied in steps is on the disk before: its copy in the log's memory is gone when it comes to
-/// the memtable. No latch is held meanwhile, but a freeze waits, so that there is an end to the wait.
+/// A longer record that is applied in steps is on the disk before: its copy in the log's memory is gone when it comes
+/// to the memtable. No latch is held meanwhile, but a freeze waits, so that there is an end to the wait.
 const SYNCED_FROM_BYTES: usize = 8 << 20;
 const SYNC_WAIT: Duration = Duration::from_secs(1);
 

@@ -32,7 +32,7 @@ pub struct Asked {
     /// The version of the master.
     version: u64,
     names: BTreeSet<Vec<u8>>,
-    /// Those of them for which a load is to come.
+    /// The names for which a load is to come.
     awaited: BTreeSet<Vec<u8>>,
 }
 

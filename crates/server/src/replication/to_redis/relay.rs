@@ -2,8 +2,8 @@
 //! master.
 //!
 //! The records of another server are applied here, and no command runs of which something could be said. So this server
-//! asks its master in the place of the Redis, and hands the bytes on in both directions. Where the master turns out to be
-//! a Redis, this server is about to have commands to tell of itself, and the replica is to ask again.
+//! asks its master in the place of the Redis, and hands the bytes on in both directions. Where the master turns out to
+//! be a Redis, this server is about to have commands to tell of itself, and the replica is to ask again.
 
 use super::feed::RedisFeed;
 use crate::remote::Remote;

@@ -264,7 +264,8 @@ impl Replication {
         }
     }
 
-    /// Returns whether an id is one of the stream that this server tells, and so a master that has it follows this server.
+    /// Returns whether an id is one of the stream that this server tells, and so a master that has it follows this
+    /// server.
     pub fn is_own_stream(&self, store: &Store, id: &[u8]) -> bool {
         let Some(id) = std::str::from_utf8(id).ok().and_then(History::parse) else { return false };
         let Some(salt) = self.backlog().as_ref().map(|backlog| backlog.salt) else { return false };
@@ -272,8 +273,8 @@ impl Replication {
         store.log().histories().starts().iter().any(|start| start.history == history)
     }
 
-    /// Ends the stream that an earlier process has left to a store that follows: records of a Haypile are to come behind
-    /// its last one, and that master has a stream of its own.
+    /// Ends the stream that an earlier process has left to a store that follows: records of a Haypile are to come
+    /// behind its last one, and that master has a stream of its own.
     ///
     /// # Errors
     /// The file cannot be removed: no record may come that says nothing.
@@ -290,8 +291,8 @@ impl Replication {
         Ok(())
     }
 
-    /// Goes on with the stream of an earlier process, before anything runs. Where the data follow, the stream goes on as
-    /// soon as they lead or repeat the commands of a Redis, and ends where they turn out to be others.
+    /// Goes on with the stream of an earlier process, before anything runs. Where the data follow, the stream goes on
+    /// as soon as they lead or repeat the commands of a Redis, and ends where they turn out to be others.
     pub fn restore_backlog(&self, store: &Store) {
         let held = store.log().take_kept();
         let path = datadir::stream_file(&self.engine.settings.config().dir);
