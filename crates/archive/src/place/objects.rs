@@ -128,15 +128,17 @@ impl Objects {
     }
 }
 
+const PLACES: &str = "an archive is in a directory, or at s3://, gs:// or az://";
+
 /// Returns the kind of the store of an address, which is S3, Google's or Azure's, and the path in its bucket.
 fn scheme_of(location: &str) -> Result<(ObjectStoreScheme, Path), String> {
     let url = location.parse().map_err(|error| format!("{location} is no address: {error}"))?;
-    let (scheme, root) = ObjectStoreScheme::parse(&url).map_err(|error| format!("{location}: {error}"))?;
+    let (scheme, root) = ObjectStoreScheme::parse(&url).map_err(|error| format!("{location}: {error}; {PLACES}"))?;
     match scheme {
         ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage | ObjectStoreScheme::MicrosoftAzure => {
             Ok((scheme, root))
         }
-        _ => Err(format!("{location}: an archive is in a directory, or at s3://, gs:// or az://")),
+        _ => Err(format!("{location}: {PLACES}")),
     }
 }
 
