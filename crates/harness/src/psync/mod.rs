@@ -6,8 +6,8 @@
 //! same the other way round.
 
 mod back;
-mod compare;
-mod load;
+pub mod compare;
+pub mod load;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

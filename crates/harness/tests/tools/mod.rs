@@ -86,6 +86,22 @@ pub fn node_modules(name: &str, package: &str, lock: &str) -> PathBuf {
     })
 }
 
+/// The class path of a Java program of one file that stands on what its `pom.xml` names. The first run fetches that and
+/// compiles, and so does the first one after a change.
+pub fn java_program(name: &str, pom: &str, file: &str, program: &str) -> String {
+    let place = installed(name, &[pom, program].concat(), |place| {
+        let (project, libraries, source) = (place.join("pom.xml"), place.join("libraries"), place.join(file));
+        std::fs::create_dir_all(place).expect("the directory is writable");
+        std::fs::write(&project, pom).expect("the directory was made");
+        std::fs::write(&source, program).expect("the directory was made");
+        let into = format!("-DoutputDirectory={}", text(&libraries));
+        let copies = "dependency:copy-dependencies";
+        output("mvn", &["--batch-mode", "--quiet", "--strict-checksums", "-f", text(&project), copies, &into], "");
+        output("javac", &["-cp", &format!("{}/*", text(&libraries)), "-d", text(place), text(&source)], "");
+    });
+    format!("{0}:{0}/libraries/*", text(&place))
+}
+
 /// A directory that stays from run to run, filled by `install` unless that was done for the same `wanted` before.
 fn installed(name: &str, wanted: &str, install: impl FnOnce(&Path)) -> PathBuf {
     // The tests of one file run at the same time.
