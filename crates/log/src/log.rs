@@ -310,21 +310,6 @@ impl Log {
         Ok(())
     }
 
-    /// Blocks until every record up to `index` is on the disk, and so in the log's memory no more, but no longer than
-    /// `limit`, and not where the log has failed.
-    pub fn sync_within(&self, index: Index, limit: Duration) {
-        let shared = &*self.shared;
-        let deadline = Instant::now() + limit;
-        let mut state = shared.state.lock();
-        while state.synced < index && state.failure.is_none() && state.phase.is_live() {
-            state.sync_wanted = state.sync_wanted.max(index);
-            shared.sync_cv.notify_one();
-            if shared.progress_cv.wait_until(&mut state, deadline).timed_out() {
-                return;
-            }
-        }
-    }
-
     /// Has everything appended so far synced soon, without waiting for it; [`on_durable`](Self::on_durable) tells when
     /// [`synced`](Self::synced) has got further.
     pub fn request_sync(&self) {

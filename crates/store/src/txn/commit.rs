@@ -29,10 +29,9 @@ const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// A longer record that is applied in steps is on the disk before: its copy in the log's memory is gone when it comes
-/// to the memtable. No latch is held meanwhile, but a freeze waits, so that there is an end to the wait.
+/// A longer record that is applied in steps goes to the disk meanwhile, so that its copy in the log's memory is gone
+/// soon. Nobody waits for that: others who commit in steps, event loops among them, would wait as well.
 const SYNCED_FROM_BYTES: usize = 8 << 20;
-const SYNC_WAIT: Duration = Duration::from_secs(1);
 
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +48,6 @@ pub(crate) struct Proposal<'s> {
     reserved: Reservation<'s>,
     body_crc: u32,
     time_ms: u64,
-    /// Whether the thread may wait for the disk.
-    may_wait: bool,
 }
 
 /// The effects of a transaction: those written ahead, or the rest.
@@ -308,8 +305,7 @@ impl Store {
         if !self.role.makes_records() {
             return Err(Stop::Refused(Refusal::Follows));
         }
-        let reserved = self.reserve(body.len(), mode)?;
-        Ok(Proposal { reserved, body_crc: body_crc(body), time_ms, may_wait: mode == Mode::Disk })
+        Ok(Proposal { reserved: self.reserve(body.len(), mode)?, body_crc: body_crc(body), time_ms })
     }
 
     /// Gives a record its index and applies it. The caller holds the latches of all rows that it writes.
@@ -321,11 +317,11 @@ impl Store {
         latches: &mut L,
         written: Written,
     ) -> Index {
-        let Proposal { reserved, body_crc, time_ms, may_wait } = proposal;
+        let Proposal { reserved, body_crc, time_ms } = proposal;
         let index = self.log.append(reserved, Kind::Effects, time_ms, effects.body(), body_crc);
-        if L::ONE_BY_ONE && may_wait && effects.body().len() > SYNCED_FROM_BYTES {
+        if L::ONE_BY_ONE && effects.body().len() > SYNCED_FROM_BYTES {
             self.log.write();
-            self.log.sync_within(index, SYNC_WAIT);
+            self.log.request_sync();
         }
         self.apply(index, effects, latches, written);
         index
