@@ -176,7 +176,7 @@ impl Archive {
     /// Checks that this archive is there, where something else may be: nothing is to be written into that.
     ///
     /// # Errors
-    /// Those of `is_still_there`.
+    /// The archive is not there, or another one is, as `is_still_there` says.
     pub(crate) fn look_first(&self) -> Result<(), Error> {
         if self.place.may_be_exchanged() { self.is_still_there() } else { Ok(()) }
     }

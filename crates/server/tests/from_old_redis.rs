@@ -226,18 +226,29 @@ fn a_script_that_came_for_keys_that_are_not_taken_is_there_for_those_that_are() 
     replica.stop();
 }
 
+/// Returns the call of the script by its name.
+fn run_by_name() -> String {
+    format!("EVALSHA {NAME} 1 a 2")
+}
+
+/// Starts a server that follows a Redis whose stream names a script that is not there, behind an offset which it has
+/// reached: it is about to ask for all data.
+fn asks_for_a_script(other: &TempDir) -> (Master, Server, u64) {
+    let master = Master::new();
+    let replica = Server::start(other.path(), &DEBUG);
+    follow(&replica, master.port);
+    let mut link = master.load(&file_of(&[("a", "1")]), 0);
+    let offset = link.send(&["INCR a"]);
+    link.wait_for(offset);
+    link.send(&[&run_by_name()]);
+    (master, replica, offset)
+}
+
 #[test]
 fn the_stream_goes_on_where_the_load_for_a_script_cannot_be_held() {
     let other = TempDir::new();
-    let master = Master::new();
-    let replica = Server::start(other.path(), &DEBUG);
-    let run = format!("EVALSHA {NAME} 1 a 2");
-    follow(&replica, master.port);
-    let mut link = master.load(&file_of(&[("a", "1")]), 0);
-    let mut offset = link.send(&["INCR a"]);
-    link.wait_for(offset);
-    link.send(&[&run]);
-    let mut client = replica.client();
+    let (master, replica, mut offset) = asks_for_a_script(&other);
+    let (run, mut client) = (run_by_name(), replica.client());
     let _refused = master.load(&file_of_keydb(), 1000);
     wait_until("it is told", || field(&mut client, "master_link_error").contains("cannot be held here"));
     assert!(client.ask_words(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]).contains(NAME));
@@ -253,15 +264,8 @@ fn the_stream_goes_on_where_the_load_for_a_script_cannot_be_held() {
 #[test]
 fn a_load_for_a_script_that_the_disk_had_no_room_for_is_asked_for_again() {
     let other = TempDir::new();
-    let master = Master::new();
-    let replica = Server::start(other.path(), &DEBUG);
-    let run = format!("EVALSHA {NAME} 1 a 2");
-    follow(&replica, master.port);
-    let mut link = master.load(&file_of(&[("a", "1")]), 0);
-    let mut offset = link.send(&["INCR a"]);
-    link.wait_for(offset);
-    link.send(&[&run]);
-    let mut client = replica.client();
+    let (master, replica, mut offset) = asks_for_a_script(&other);
+    let (run, mut client) = (run_by_name(), replica.client());
     let mut too_much = master.accept();
     too_much.say(format!("+FULLRESYNC {STREAM} 1000\r\n\n${}\r\n", 1u64 << 60).as_bytes());
     wait_until("it is told", || field(&mut client, "master_link_error").contains("the disk has no room"));

@@ -179,7 +179,7 @@ fn after_stops_and_kills_of_the_server_between_each_write_comes_once_and_nothing
         assert!(client.ask(&format!("GET {counter}")).ends_with(&format!("\r\n{count}\r\n")));
     }
     assert_eq!(chain.first.client().info("sync_full"), "1");
-    // Whoever leads after a restart, before it has met its master, goes on with the same stream.
+    // A server that leads after a restart, before it has met its master, goes on with the same stream.
     chain.end(true);
     chain.relay.set(Flow::Cut);
     chain.start_again();
