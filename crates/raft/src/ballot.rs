@@ -13,8 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"haypiler";
-/// Version of the file's format, in each slot. Another one is refused.
+/// Version of the file's format, in each slot. Another one is refused, but for this one:
 const VERSION: u32 = 2;
+/// The version of a slot of a member that has begun with restored data and that no record of a leader has named yet. A
+/// server that does not know the rule about its votes refuses the file.
+const UNNAMED_VERSION: u32 = 3;
 const SLOT_BYTES: usize = 80;
 /// A disk writes a sector whole: each slot has one of its own.
 const SLOT_DISTANCE: u64 = 4096;
@@ -38,6 +41,7 @@ pub struct Ballot {
     vote: Vote,
     leased: Duration,
     filled: bool,
+    unnamed: Option<u64>,
 }
 
 /// The content of a slot.
@@ -48,36 +52,42 @@ struct Slot {
     vote: Vote,
     leased: Duration,
     filled: bool,
+    /// Invariant: a member for which this is set has voted for nobody.
+    unnamed: Option<u64>,
 }
 
 impl Slot {
     fn encode(&self) -> [u8; SLOT_BYTES] {
         let mut bytes = [0; SLOT_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.unnamed.is_some() { UNNAMED_VERSION } else { VERSION };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[24..44].copy_from_slice(&self.group.0);
         bytes[44..48].copy_from_slice(&u32::from(self.filled).to_le_bytes());
         bytes[48..56].copy_from_slice(&self.id.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.vote.term.to_le_bytes());
-        bytes[64..72].copy_from_slice(&self.vote.vote.to_le_bytes());
+        bytes[64..72].copy_from_slice(&self.unnamed.unwrap_or(self.vote.vote).to_le_bytes());
         bytes[72..80].copy_from_slice(&(self.leased.as_micros() as u64).to_le_bytes());
         let crc = crc32fast::hash(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// Returns None of what is no slot of this version.
+    /// Returns None of what is no slot of these versions.
     fn decode(bytes: &[u8]) -> Option<Slot> {
         let number =
             |at: usize| bytes.get(at..at + 8).map(|bytes| u64::from_le_bytes(*bytes.first_chunk().expect("eight")));
+        let is_unnamed = *bytes.get(8..)?.first_chunk()? == UNNAMED_VERSION.to_le_bytes();
+        let (vote, unnamed) = if is_unnamed { (0, Some(number(64)?)) } else { (number(64)?, None) };
         let slot = Slot {
             sequence: number(16)?,
             group: History(*bytes.get(24..)?.first_chunk()?),
             id: number(48)?,
-            vote: Vote { term: number(56)?, vote: number(64)? },
+            vote: Vote { term: number(56)?, vote },
             leased: Duration::from_micros(number(72)?),
             filled: *bytes.get(44)? == 1,
+            unnamed,
         };
         (slot.encode()[..] == bytes[..SLOT_BYTES]).then_some(slot)
     }
@@ -99,7 +109,7 @@ impl Ballot {
                         "it is missing, and the log has entries: this member may have voted, and must be replaced",
                     )));
                 }
-                return Ballot::create(files, path, group, id).map_err(failed);
+                return Ballot::create(files, path, (group, id), Vote::default(), None).map_err(failed);
             }
             file => file.map_err(failed)?,
         };
@@ -108,7 +118,9 @@ impl Ballot {
             let mut bytes = [0; SLOT_BYTES];
             read_exact_at(&*file, &mut bytes, slot * SLOT_DISTANCE).map_err(failed)?;
             if bytes[..8] == MAGIC && bytes[8..12] == 1_u32.to_le_bytes() {
-                return Err(Fault::Damaged(at("it is of version 1 of its format, and this server reads version 2")));
+                return Err(Fault::Damaged(at(
+                    "it is of version 1 of its format, and this server reads versions 2 and 3",
+                )));
             }
             newest = newest.into_iter().chain(Slot::decode(&bytes)).max_by_key(|slot| slot.sequence);
         }
@@ -122,24 +134,50 @@ impl Ballot {
             return Err(Fault::Damaged(at(&format!("it is of {of}, and this is {is}"))));
         }
         // The note that was found may be in memory only: a process that was killed had written it, and not synced.
-        let Slot { sequence, vote, leased, filled, .. } = slot;
-        let found = Ballot { file, path: path.to_owned(), group, id, sequence, vote, leased, filled };
+        let Slot { sequence, vote, leased, filled, unnamed, .. } = slot;
+        let found = Ballot { file, path: path.to_owned(), group, id, sequence, vote, leased, filled, unnamed };
         found.write(&slot).and_then(|()| path.parent().map_or(Ok(()), |dir| files.sync_dir(dir))).map_err(failed)?;
         Ok(found)
     }
 
-    fn create(files: &dyn Files, path: &Path, group: History, id: u64) -> io::Result<Ballot> {
+    /// Makes the ballot of a member that begins with restored data, of which the last entry is of this term. The member
+    /// votes for nobody before a record of a leader names it, behind entry `unnamed`: through that one the group had no
+    /// member with its number, or only a learner.
+    ///
+    /// # Errors
+    /// There is a ballot, or it cannot be written.
+    pub fn begin_restored(
+        files: &dyn Files,
+        path: &Path,
+        (group, id): (History, u64),
+        term: u64,
+        unnamed: u64,
+    ) -> Result<Ballot, Fault> {
+        let failed = |error: io::Error| Fault::Refused(format!("{}: {error}", path.display()));
+        if files.open(path).is_ok() {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        Ballot::create(files, path, (group, id), Vote { term, vote: 0 }, Some(unnamed)).map_err(failed)
+    }
+
+    fn create(
+        files: &dyn Files,
+        path: &Path,
+        (group, id): (History, u64),
+        vote: Vote,
+        unnamed: Option<u64>,
+    ) -> io::Result<Ballot> {
         let fresh = path.with_extension("new");
         let file = files.create(&fresh)?;
-        let (vote, leased, filled) = (Vote::default(), Duration::ZERO, false);
-        let bytes = Slot { sequence: 1, group, id, vote, leased, filled }.encode();
+        let (leased, filled) = (Duration::ZERO, false);
+        let bytes = Slot { sequence: 1, group, id, vote, leased, filled, unnamed }.encode();
         (0..SLOTS).try_for_each(|slot| write_all_at(&*file, &bytes, slot * SLOT_DISTANCE))?;
         file.sync()?;
         files.rename(&fresh, path)?;
         if let Some(dir) = path.parent() {
             files.sync_dir(dir)?;
         }
-        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote, leased, filled })
+        Ok(Ballot { file, path: path.to_owned(), group, id, sequence: 1, vote, leased, filled, unnamed })
     }
 
     /// Returns what was stored last.
@@ -175,6 +213,20 @@ impl Ballot {
         self.put(self.vote, self.leased, true)
     }
 
+    /// Returns, of a member that has begun with restored data and that no record of a leader has named since, the entry
+    /// behind which such a record counts.
+    pub(crate) fn unnamed(&self) -> Option<u64> {
+        self.unnamed
+    }
+
+    /// Notes that a record of a leader has named the member; the note is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written or synced.
+    pub(crate) fn name(&mut self) -> Result<(), Fault> {
+        self.put_slot(self.vote, self.leased, self.filled, None)
+    }
+
     /// Writes both slots, and syncs each.
     fn write(&self, slot: &Slot) -> io::Result<()> {
         (0..SLOTS).try_for_each(|number| {
@@ -194,14 +246,20 @@ impl Ballot {
             "a vote is never taken back: {vote:?}, {:?}",
             self.vote
         );
+        assert!(self.unnamed.is_none() || vote.vote == 0, "a member that nobody has named votes for nobody: {vote:?}");
         self.put(vote, self.leased, self.filled)
     }
 
     fn put(&mut self, vote: Vote, leased: Duration, filled: bool) -> Result<(), Fault> {
+        self.put_slot(vote, leased, filled, self.unnamed)
+    }
+
+    fn put_slot(&mut self, vote: Vote, leased: Duration, filled: bool, unnamed: Option<u64>) -> Result<(), Fault> {
         let Ballot { group, id, .. } = *self;
-        let slot = Slot { sequence: self.sequence + 1, group, id, vote, leased, filled };
+        let slot = Slot { sequence: self.sequence + 1, group, id, vote, leased, filled, unnamed };
         self.write(&slot).map_err(|error| Fault::Refused(format!("{}: {error}", self.path.display())))?;
         (self.sequence, self.vote, self.leased, self.filled) = (slot.sequence, vote, leased, filled);
+        self.unnamed = unnamed;
         Ok(())
     }
 }
@@ -237,7 +295,8 @@ mod tests {
             let stored = ballot.vote();
             // A store that the crash comes into: in one slot or the other.
             let (sequence, vote) = (ballot.sequence + 1, Vote { term: 99, vote: 1 });
-            let slot = Slot { sequence, group: GROUP, id: 3, vote, leased: Duration::ZERO, filled: false };
+            let (leased, filled, unnamed) = (Duration::ZERO, false, None);
+            let slot = Slot { sequence, group: GROUP, id: 3, vote, leased, filled, unnamed };
             write_all_at(&*ballot.file, &slot.encode(), 0).unwrap();
             if random.chance(50) {
                 ballot.file.sync().unwrap();
@@ -302,7 +361,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_slot() {
         let (vote, leased) = (Vote { term: 7, vote: 2 }, Duration::from_millis(1));
-        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote, leased, filled: true };
+        let slot = Slot { sequence: 5, group: GROUP, id: 3, vote, leased, filled: true, unnamed: None };
         let bytes = slot.encode();
         assert_eq!(bytes[..12], *b"haypiler\x02\0\0\0");
         assert_eq!(
@@ -319,5 +378,42 @@ mod tests {
             .concat()
         );
         assert!(Slot::decode(&bytes).is_some() && Slot::decode(&bytes[..78]).is_none());
+        let unnamed = Slot { vote: Vote { term: 7, vote: 0 }, unnamed: Some(0x1234), ..slot };
+        let unnamed_bytes = unnamed.encode();
+        assert_eq!(unnamed_bytes[..12], *b"haypiler\x03\0\0\0");
+        assert_eq!(unnamed_bytes[16..64], bytes[16..64]);
+        assert_eq!(unnamed_bytes[64..], [0x34, 0x12, 0, 0, 0, 0, 0, 0, 0xe8, 3, 0, 0, 0, 0, 0, 0]);
+        let found = Slot::decode(&unnamed_bytes).expect("it was just encoded");
+        assert_eq!((found.vote, found.unnamed), (unnamed.vote, Some(0x1234)));
+    }
+
+    #[test]
+    fn a_member_with_restored_data_is_unnamed_until_that_is_noted() {
+        let disk = disk();
+        let begin = || Ballot::begin_restored(&*disk.process(), Path::new(PATH), (GROUP, 3), 6, 40);
+        let mut ballot = begin().unwrap();
+        assert!(matches!(begin(), Err(Fault::Refused(_))), "a ballot that is there stays");
+        ballot.store(Vote { term: 8, vote: 0 }).unwrap();
+        ballot.lease(Duration::from_millis(5)).unwrap();
+        disk.crash(1);
+        let mut ballot = open(&disk, false).unwrap();
+        assert_eq!((ballot.vote(), ballot.unnamed()), (Vote { term: 8, vote: 0 }, Some(40)));
+        assert_eq!(disk.read(Path::new(PATH)).unwrap()[8], 3, "an older server refuses it");
+        ballot.name().unwrap();
+        ballot.store(Vote { term: 8, vote: 1 }).unwrap();
+        disk.crash(2);
+        let ballot = open(&disk, false).unwrap();
+        assert_eq!((ballot.vote(), ballot.unnamed()), (Vote { term: 8, vote: 1 }, None));
+        assert_eq!(ballot.leased(), Duration::from_millis(5));
+        let bytes = disk.read(Path::new(PATH)).unwrap();
+        assert_eq!([bytes[8], bytes[SLOT_DISTANCE as usize + 8]], [2, 2], "an older server takes it");
+    }
+
+    #[test]
+    #[should_panic(expected = "votes for nobody")]
+    fn a_vote_of_an_unnamed_member_is_noticed() {
+        let disk = disk();
+        let mut ballot = Ballot::begin_restored(&*disk.process(), Path::new(PATH), (GROUP, 3), 6, 40).unwrap();
+        drop(ballot.store(Vote { term: 7, vote: 2 }));
     }
 }

@@ -70,6 +70,11 @@ impl Entries {
         self.before.0 + 1
     }
 
+    /// Returns the changes behind an entry that are known, by their numbers.
+    pub fn changes_behind(&self, number: u64) -> impl Iterator<Item = (u64, &Configuration)> {
+        self.changes.range(number + 1..).map(|(number, members)| (*number, &**members))
+    }
+
     /// Returns the last record of an entry; None of one that is not known.
     pub fn end_of(&self, number: u64) -> Option<Index> {
         if number == self.before.0 {

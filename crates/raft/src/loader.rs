@@ -4,7 +4,7 @@
 
 use crate::wire::{EntryRecords, Envelope};
 use haypile_log::{EntrySpan, Index, Log, Next, Reader, Through};
-use raft::eraftpb::Message;
+use raft::eraftpb::{Message, MessageType};
 use std::io;
 
 /// A message takes no further entry when its records have so many bytes.
@@ -21,6 +21,15 @@ impl Outgoing {
     /// Returns the member that this is for.
     pub fn to(&self) -> u64 {
         self.message.to
+    }
+
+    /// Returns whether the member asks for a vote by this, or grants one.
+    pub fn is_vote(&self) -> bool {
+        match self.message.get_msg_type() {
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => true,
+            MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse => !self.message.reject,
+            _ => false,
+        }
     }
 }
 

@@ -416,6 +416,7 @@ impl<M: Machine> Member<M> {
             self.committed = committed;
         }
         self.note_filled()?;
+        self.note_named()?;
         while let Some((_, round)) = self.proofs.pop_front_if(|(entry, _)| *entry <= commit) {
             self.confirm_led(round);
         }

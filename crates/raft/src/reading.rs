@@ -108,9 +108,10 @@ impl<M: Machine> Member<M> {
     }
 
     /// Whether the member's election timeout goes on: it ends behind all leases from before this member has begun. They
-    /// may be longer than it is now, when the group's directives have changed.
+    /// may be longer than it is now, when the group's directives have changed. A member that nobody has named does not
+    /// campaign.
     pub(crate) fn may_campaign(&self) -> bool {
-        self.ticks + self.election_ticks > self.leased_ticks
+        self.ticks + self.election_ticks > self.leased_ticks && self.ballot.unnamed().is_none()
     }
 
     /// Notes, when leases from before have ended that were longer, that those of now are all.

@@ -43,7 +43,10 @@ impl<M: Machine> Member<M> {
         if message.get_msg_type() == MessageType::MsgSnapshot {
             return self.hear_of_copy(message);
         }
-        let waits = self.may_have_forgotten(&message) || self.may_have_leased(&message) || self.has_promised(&message);
+        let waits = self.may_have_forgotten(&message)
+            || self.is_unnamed_for(&message)
+            || self.may_have_leased(&message)
+            || self.has_promised(&message);
         if waits || self.hears(&message) {
             return Ok(());
         }

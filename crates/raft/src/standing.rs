@@ -34,15 +34,15 @@ pub struct Standing {
     pub peers: Vec<PeerStanding>,
 }
 
-/// Another member, as its leader sees it.
+/// A member, as its leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerStanding {
     pub id: u64,
     /// The last entry that it is known to have.
     pub matched: u64,
-    /// Whether it was heard of within the last two election timeouts.
+    /// Whether the member was heard of within the last two election timeouts.
     pub is_heard: bool,
-    /// Whether it needs a copy.
+    /// Whether the member needs a copy.
     pub needs_copy: bool,
 }
 

@@ -3,13 +3,15 @@
 //! first one; a single one is told step by step.
 //!
 //! Messages are lost, delayed, doubled and reordered, connections cut in one direction or both; members stop, are
-//! killed and lose their power; they come and go, and are away for longer than the others' logs reach; and they start
-//! with other directives about leases than before, one after the other. Each has a clock of its own, which goes
-//! faster or slower than the others', and stands still now and then. Behind every step `truth` looks at the members
-//! that it has changed: there is one leader in each term; no two logs have different records at the same place; what
-//! is committed stays, on every member; and each holds what the records up to its last one have made. What clients
-//! were told is compared with what was committed, and in the end with every member's log: no write is lost, no read
-//! misses a write that was acknowledged before it began, and what is read is what the records up to there have made.
+//! killed and lose their power; they come and go, and are away for longer than the others' logs reach; servers that are
+//! no members begin with data out of an archive, of the group's past or not; and members start with other directives
+//! about leases than before, one after the other. Each has a clock of its own, which goes faster or slower than the
+//! others', and stands still now and then. Behind every step `truth` looks at the members that it has changed: there is
+//! one leader in each term; no two logs have different records at the same place; what is committed stays, on every
+//! member; and each holds what the records up to its last one have made. What clients were told is compared with what
+//! was committed, and in the end with every member's log: no write is lost, no read misses a write that was
+//! acknowledged before it began, and what is read is what the records up to there have made. Who began with restored
+//! data takes part in no election before a record names it.
 
 mod clients;
 mod clock;
@@ -47,10 +49,13 @@ pub struct Seen {
     pub copies: AtomicU64,
     pub changes: AtomicU64,
     pub stalls: AtomicU64,
+    /// Members that began with restored data, and data with which none may begin.
+    pub restored: AtomicU64,
+    pub refused: AtomicU64,
 }
 
 impl Seen {
-    fn all(&self) -> [(&'static str, u64); 14] {
+    fn all(&self) -> [(&'static str, u64); 16] {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
             ("writes", of(&self.writes)),
@@ -67,6 +72,8 @@ impl Seen {
             ("copies", of(&self.copies)),
             ("changes of members", of(&self.changes)),
             ("stalls", of(&self.stalls)),
+            ("members with restored data", of(&self.restored)),
+            ("restored data that are refused", of(&self.refused)),
         ]
     }
 }

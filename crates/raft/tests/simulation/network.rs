@@ -62,6 +62,14 @@ impl Network {
         }
     }
 
+    /// Loses all messages of a member that are on their way.
+    pub fn forget(&mut self, from: u64) {
+        let is_other = |bytes: &[u8]| {
+            Envelope::decode(bytes).is_ok_and(|read| read.is_some_and(|(envelope, _)| envelope.from() != from))
+        };
+        self.on_way.retain(|_, (.., bytes)| is_other(bytes));
+    }
+
     /// Returns the next message that has arrived, for whom it is, and the terms of its sender.
     pub fn deliver(&mut self) -> Option<(usize, Terms, Envelope)> {
         let first = self.on_way.first_entry().filter(|first| first.key().0 <= self.now)?;

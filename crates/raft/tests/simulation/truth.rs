@@ -64,6 +64,11 @@ impl Truth {
         found.cloned().unwrap_or_default()
     }
 
+    /// Returns whether this member was elected in this term, and nobody in a newer one.
+    pub fn is_newest_leader(&self, id: u64, term: u64) -> bool {
+        self.leaders.last_key_value() == Some((&term, &id))
+    }
+
     /// Checks that a record is committed.
     pub fn expect_committed(&self, (index, term): Place, what: &str) {
         let found = self.committed.get(index as usize - 1);

@@ -35,6 +35,12 @@ pub fn tell(log: &mut haypile_log::Options, dir: &Path, is_written: bool) -> Res
     Ok(())
 }
 
+/// Returns the last record of what the directory held when it was restored, or made as a backup; None of any other one.
+pub fn complete_through(dir: &Path) -> Option<Index> {
+    let format = read_format(dir).ok()??;
+    Some(Index(format.complete_through)).filter(|through| *through > Index(0))
+}
+
 /// Adds the line `HAS_END` to `HAYPILE` if the end file exists: later starts refuse the directory without that file.
 /// Called before the first write is acknowledged.
 ///

@@ -13,7 +13,7 @@ mod incoming;
 mod making;
 mod paths;
 
-pub use format::{expect_end, id, mark_backup, tell};
+pub use format::{complete_through, expect_end, id, mark_backup, tell};
 pub use incoming::{
     adopt_incoming, check_exchange, exchange, exchange_for_nothing, mark_incoming, remove_incoming, unmark_incoming,
 };
@@ -42,6 +42,11 @@ pub fn sync_dir(dir: &Path) -> std::io::Result<()> {
 /// Tells whether a server has ever been started on this directory.
 pub fn was_started(dir: &Path) -> bool {
     dir.join(LOCK_FILE).exists()
+}
+
+/// Tells whether a directory holds a backup, or what was restored, and no member's ballot.
+pub fn is_restored(dir: &Path) -> bool {
+    complete_through(dir).is_some() && !ballot_file(dir).exists()
 }
 
 /// A data directory that this process holds. Others get it when this is dropped, or the process ends.

@@ -16,6 +16,7 @@ mod peers;
 mod posts;
 mod receive;
 mod removal;
+mod restored;
 mod thread;
 
 use crate::mailbox::Mailbox;
@@ -78,7 +79,7 @@ pub struct Raft {
     heard: AtomicU64,
     own_address: Mutex<String>,
     is_fetching: AtomicBool,
-    /// Held while the server becomes a member: orders come from several clients.
+    /// The lock of the server's becoming a member: orders come from several clients.
     entering: Mutex<()>,
     /// Whether the server is about to be in no group any more: its members stay as they are.
     is_leaving: AtomicBool,
@@ -197,9 +198,12 @@ impl Raft {
             leaders: watch::Sender::new(()),
         });
         if let Some(identity) = Identity::of(config)? {
-            identity.keep(&config.dir).map_err(|error| {
-                format!("Can't write {}: {error}", crate::datadir::member_file(&config.dir).display())
-            })?;
+            // Restored data become a member's when the group has said that they are of its past.
+            if !crate::datadir::is_restored(&config.dir) {
+                identity.keep(&config.dir).map_err(|error| {
+                    format!("Can't write {}: {error}", crate::datadir::member_file(&config.dir).display())
+                })?;
+            }
             raft.become_member(&identity);
             engine.set_leader(haypile_engine::Leader::Unknown);
         }

@@ -42,7 +42,7 @@ struct Queue {
     closing: bool,
 }
 
-/// Another member.
+/// A member other than this one.
 pub struct Peer {
     pub id: u64,
     pub address: String,

@@ -1,7 +1,7 @@
 //! The connection of another member: a thread that takes its messages.
 
 use crate::raft::identity::unlike;
-use crate::raft::{Place, Raft, lock};
+use crate::raft::{Place, Raft, lock, restored};
 use crate::socket::Socket;
 use haypile_raft::{Envelope, Incoming, Post};
 use std::io::{self, Error, ErrorKind};
@@ -13,6 +13,10 @@ const CONNECTIONS_MAX: usize = 64;
 
 /// The longest time for the answer to a request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// The longest time for the group to confirm that this member leads, and the time between two looks.
+const PROOF_MAX: Duration = Duration::from_secs(1);
+const PROOF_LOOK: Duration = Duration::from_millis(5);
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
@@ -51,6 +55,9 @@ impl Raft {
         socket.set_write_timeout(Some(ANSWER_MAX))?;
         socket.set_read_timeout(None)?;
         socket2::SockRef::from(socket.tcp()).set_keepalive(true)?;
+        if restored::is_question(words) {
+            return socket.write_all(self.answer_restored(words).as_bytes());
+        }
         let from = match self.sender(words) {
             Ok((from, address)) => {
                 self.hear_of(from, &address);
@@ -74,6 +81,31 @@ impl Raft {
             self.forget(from);
         }
         ended
+    }
+
+    /// Answers a server that begins with restored data.
+    fn answer_restored(&self, words: &[Vec<u8>]) -> String {
+        let answered = match (self.engine.group.facts(), self.engine.store_arc()) {
+            (Some(facts), Some(store)) if self.is_member() => {
+                restored::answer(words, &facts, store.log(), &|| self.proves_lead())
+            }
+            _ => Err("this server is in no group, or its data are not open".into()),
+        };
+        match answered {
+            Ok(answer) => format!("+{answer}\r\n"),
+            Err(why) => format!("-ERR {why}\r\n"),
+        }
+    }
+
+    /// Has the group confirm that this member leads now.
+    fn proves_lead(&self) -> bool {
+        let (Some(round), until) = (self.join_round(), Instant::now() + PROOF_MAX) else { return false };
+        while self.confirmed() < round {
+            if Instant::now() >= until || self.inbox.wait_for_close(PROOF_LOOK) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns the member that a request is from, and the address that it names.

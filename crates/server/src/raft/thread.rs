@@ -5,17 +5,24 @@ use crate::raft::hand_over::HandOver;
 use crate::raft::inbox::Told;
 use crate::raft::machine::Data;
 use crate::raft::orders::Orders;
-use crate::raft::{Place, Raft, lock};
+use crate::raft::restored::{Question, Waits};
+use crate::raft::{Identity, MEMBER, Place, Raft, lock};
 use haypile_commands::host::GroupOrder;
 use haypile_engine::{GroupFacts, Leader, MemberFacts, MemberSeen, Order};
 use haypile_log::{DiskFiles, History, Index};
-use haypile_raft::{Ballot, Configuration, Fault, Machine, Member, Options, Part, Peer, PeerStanding, Role, Standing};
+use haypile_raft::{
+    Ballot, Configuration, Fault, LastRecord, Machine, Member, Options, Part, Peer, PeerStanding, Role, Standing,
+};
+use haypile_store::Store;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The pause before a member begins again that could not go on.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest time for the answer of another server about restored data.
+const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// The most ticks that are made up for at once: a member that was stopped for long is late, and the others are not.
 const TICKS_AT_ONCE: u32 = 3;
@@ -30,6 +37,7 @@ const LEAVES: &str = "this server is leaving its group";
 pub fn run(raft: &Arc<Raft>) {
     let place = raft.place();
     let Place { options, group, .. } = &*place;
+    begin_restored(raft, &place);
     while !raft.inbox.is_closing() {
         let (goes_on, again) = (|| !raft.inbox.is_closing(), || raft.inbox.on_progress());
         let ended = Turns::begin(raft, options, *group, &goes_on, &again).and_then(Turns::run);
@@ -42,18 +50,7 @@ pub fn run(raft: &Arc<Raft>) {
             Fault::Damaged(why) => tracing::error!("this member takes no part in the group: {why}"),
         }
         // A member that is damaged listens to its end, and says nothing.
-        let (until, is_damaged) = (Instant::now() + PAUSE, matches!(fault, Fault::Damaged(_)));
-        loop {
-            let told = raft.inbox.take(if is_damaged { Instant::now() + PAUSE } else { until });
-            if told.fetched.is_some() {
-                raft.on_fetch_ended();
-            }
-            // Orders that are dropped are answered.
-            drop(raft.engine.group.take_orders());
-            if told.closing || !is_damaged && Instant::now() >= until {
-                break;
-            }
-        }
+        while !listen(raft, PAUSE) && matches!(fault, Fault::Damaged(_)) {}
         if matches!(fault, Fault::Refused(_))
             && let Err(why) = raft.engine.rebuild_group(Index(u64::MAX))
         {
@@ -61,6 +58,85 @@ pub fn run(raft: &Arc<Raft>) {
             return;
         }
     }
+}
+
+/// Has a member that takes no part listen for so long, or to its end; returns whether that has come.
+fn listen(raft: &Raft, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        let told = raft.inbox.take(until);
+        if told.fetched.is_some() {
+            raft.on_fetch_ended();
+        }
+        // Orders that are dropped are answered.
+        drop(raft.engine.group.take_orders());
+        if told.closing || Instant::now() >= until {
+            return told.closing;
+        }
+    }
+}
+
+/// Makes restored data those of a member, if that is what this server has: waits until the group's leader has said that
+/// they are of the group's past. The ballot is made last: with it the data are a member's.
+fn begin_restored(raft: &Arc<Raft>, place: &Place) {
+    let Place { options, group, .. } = place;
+    let dir = raft.engine.settings.config().dir.clone();
+    let mut told = None;
+    while !raft.inbox.is_closing() {
+        let Some(store) = raft.engine.store_arc() else { return };
+        // A log that has more, or begins behind nothing, is a member's, which has lost its ballot, or a new one's.
+        let is_restored = datadir::is_restored(&dir) && datadir::complete_through(&dir) == Some(store.log().last());
+        if !is_restored || *group != options.members.founding() || *group != store.log().history() {
+            return;
+        }
+        let text = match ask_leader(raft, place, &store) {
+            Ok((term, behind)) => {
+                let identity = Identity { id: options.id, group: *group, founding: options.members.clone() };
+                let kept = identity.keep(&dir).map_err(|error| error.to_string());
+                let ballot = datadir::ballot_file(&dir);
+                let of = (*group, options.id);
+                let begun = kept.and_then(|()| {
+                    let ballot = Ballot::begin_restored(&DiskFiles, &ballot, of, term, behind);
+                    ballot.map(drop).map_err(|fault| fault.to_string())
+                });
+                match begun {
+                    Ok(()) => {
+                        tracing::info!("this member begins with restored data: it votes when a leader has named it");
+                        return;
+                    }
+                    Err(why) => why,
+                }
+            }
+            Err(Waits::Refused(why)) => format!("this server does not begin with its restored data: {why}"),
+            Err(Waits::Unanswered(why)) => {
+                format!("this server has restored data, and waits for the word of a leader about them: {why}")
+            }
+        };
+        drop(store);
+        raft.engine.group.set_facts(GroupFacts { fault: Some(text.clone()), ..known(place) });
+        if told.as_ref() != Some(&text) {
+            tracing::warn!("{text}");
+            told = Some(text);
+        }
+        listen(raft, PAUSE);
+    }
+}
+
+/// Asks the group's leader about the last record of restored data; returns the record's term, and the entry behind
+/// which a record has to name this member.
+fn ask_leader(raft: &Arc<Raft>, place: &Place, store: &Store) -> Result<(u64, u64), Waits> {
+    let Place { options, group, .. } = place;
+    let last = LastRecord::of(store.log()).map_err(|fault| Waits::Refused(fault.to_string()))?;
+    let told = store.members().and_then(|text| Configuration::parse(std::str::from_utf8(&text).ok()?).ok());
+    let known = told.unwrap_or_else(|| Configuration::from(&options.members));
+    let founders = options.members.iter().map(|(_, peer)| peer.address.clone());
+    let addresses = known.iter().map(|(_, peer, _)| peer.address.clone()).chain(founders);
+    let connect = |address: &str| match raft.inbox.is_closing() {
+        true => Err(std::io::ErrorKind::Interrupted.into()),
+        false => raft.connect_to(address, ASK_MAX),
+    };
+    let question = Question { word: MEMBER, group: *group, id: options.id, last: &last };
+    question.ask(addresses, &connect).map(|behind| (last.term, behind))
 }
 
 /// Returns what is known of a member before it takes part.

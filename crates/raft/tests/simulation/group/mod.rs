@@ -1,6 +1,7 @@
 //! The members of a case, and the steps that the seed draws.
 
 mod calm;
+mod copies;
 
 use crate::Seen;
 use crate::clients::{Clients, Reached, Told, read_on, transact_on};
@@ -8,6 +9,7 @@ use crate::clock::OwnClock;
 use crate::machine::Data;
 use crate::network::Network;
 use crate::truth::{Path, Truth};
+use copies::Restoring;
 use haypile_log::Index;
 use haypile_log::testing::Random;
 use haypile_raft::{Ballot, Change, Envelope, Fault, Loader, Machine, Member, Members, Options, Reads, Role, Rounds};
@@ -122,6 +124,7 @@ pub struct Group<'s> {
     /// The directives with which members start, and of a thousand steps, in how many they are others.
     terms: Terms,
     turns: u64,
+    restoring: Restoring,
     tells: bool,
 }
 
@@ -143,7 +146,10 @@ impl<'s> Group<'s> {
             _ => (Terms::draw(&mut random), 10 + random.below(20)),
         };
         let stalls = if random.chance(50) { random.below(30) } else { 0 };
-        Group { stalls, ..Group::with(random, (size, founding), rates, (options, terms, turns), (seen, tells)) }
+        let restores = if changes > 0 { random.below(30) } else { 0 };
+        let mut group = Group::with(random, (size, founding), rates, (options, terms, turns), (seen, tells));
+        (group.stalls, group.restoring.rate) = (stalls, restores);
+        group
     }
 
     /// Begins a case in which nothing happens by itself, with members that flush nothing.
@@ -186,6 +192,7 @@ impl<'s> Group<'s> {
             clocks,
             terms,
             turns,
+            restoring: Restoring::new(size),
             tells,
         };
         for at in 0..size {
@@ -246,6 +253,9 @@ impl<'s> Group<'s> {
         if self.random.below(1000) < self.turns {
             self.turn();
         }
+        if self.random.below(1000) < self.restoring.rate {
+            self.archive_or_restore();
+        }
         match self.random.below(100) {
             0..6 => self.tick_all(),
             6..20 => self.write(),
@@ -278,6 +288,9 @@ impl<'s> Group<'s> {
     fn after(&mut self, at: usize) {
         let Life::Up(up) = &mut self.lives[at] else { return };
         for outgoing in up.member.take_outgoing() {
+            if outgoing.is_vote() {
+                self.restoring.expect_named(at, &up.member);
+            }
             let to = outgoing.to() as usize - 1;
             // A message that cannot be loaded is lost.
             let mut loaded = Vec::new();
@@ -478,36 +491,6 @@ impl<'s> Group<'s> {
         if made {
             count(&self.seen.changes);
             self.tell(|| format!("{} makes {change:?}", at + 1));
-        }
-    }
-
-    /// Has a member fetch the copy that it needs.
-    fn fetch(&mut self) {
-        let at = self.draw();
-        let Life::Up(up) = &self.lives[at] else { return };
-        let Some(wanted) = up.member.wanted_copy() else { return };
-        let Life::Up(other) = &self.lives[wanted.from as usize - 1] else { return };
-        let copy = other.member.machine().node().copy(&MemoryBases);
-        self.tell(|| format!("{} fetches {:?} of {}", at + 1, copy.as_ref().map(|copy| copy.end), wanted.from));
-        let Life::Up(up) = &mut self.lives[at] else { return };
-        up.member.machine_mut().fetched = copy;
-    }
-
-    /// Has a member put the copy in place that it has fetched.
-    fn install(&mut self) {
-        let at = self.draw();
-        let Life::Up(up) = &mut self.lives[at] else { return };
-        if self.clocks[at].is_stalled() {
-            return;
-        }
-        let Some(end) = up.member.machine().fetched.as_ref().map(|copy| copy.end) else { return };
-        match up.member.install(end.entry) {
-            Ok(_) => self.after(at),
-            Err(Fault::Refused(why)) => {
-                assert!(why.contains("without this member"), "{why}");
-                self.begin_again(at);
-            }
-            Err(Fault::Damaged(why)) => panic!("{why}"),
         }
     }
 
