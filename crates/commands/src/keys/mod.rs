@@ -4,6 +4,7 @@
 
 pub mod dump;
 pub(crate) mod expire;
+pub(crate) mod in_order;
 pub mod migrate;
 pub(crate) mod object;
 pub(crate) mod scan;
@@ -12,6 +13,7 @@ pub(crate) mod sort_large;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::keys::in_order::Rows;
 use crate::table::{Access, Arity, Body, Command, Databases, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -41,13 +43,13 @@ const DEL: Command = Command {
 
 fn del(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut deleted = 0;
-    for i in 1..args.len() {
-        let key = args.key(txn, i);
-        if key::delete(txn, &key)? {
-            txn.on_event(event::GENERIC, "del", &key);
+    in_order::visit(txn, args, 1, 1, Rows::Replaced, |txn, _, key| {
+        if key::delete(txn, key)? {
+            txn.on_event(event::GENERIC, "del", key);
             deleted += 1;
         }
-    }
+        Ok(())
+    })?;
     Ok(Reply::Integer(deleted))
 }
 
@@ -93,10 +95,10 @@ const EXISTS: Command = Command {
 
 fn exists(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut found = 0;
-    for i in 1..args.len() {
-        let key = args.key(txn, i);
-        found += i64::from(key::lookup_unused(txn, &key)?.is_some());
-    }
+    in_order::visit(txn, args, 1, 1, Rows::Kept, |txn, _, key| {
+        found += i64::from(key::lookup_unused(txn, key)?.is_some());
+        Ok(())
+    })?;
     Ok(Reply::Integer(found))
 }
 
@@ -120,10 +122,10 @@ const TOUCH: Command = Command {
 fn touch(txn: &mut Txn, args: Args) -> Result<Reply> {
     let touched = txn.set_touching(true);
     let mut found = 0;
-    for i in 1..args.len() {
-        let key = args.key(txn, i);
-        found += i64::from(key::lookup(txn, &key)?.is_some());
-    }
+    in_order::visit(txn, args, 1, 1, Rows::Kept, |txn, _, key| {
+        found += i64::from(key::lookup(txn, key)?.is_some());
+        Ok(())
+    })?;
     txn.set_touching(touched);
     Ok(Reply::Integer(found))
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::keys::in_order::{self, Rows};
 use crate::string::options::{Condition, Expiry, Options, state_set};
 use crate::string::{bulk, on_set};
 use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
@@ -32,14 +33,15 @@ const MGET: Command = Command {
 /// Reads several strings. A key that holds no string counts as absent.
 fn mget(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut values = Vec::with_capacity(args.len() - 1);
-    for i in 1..args.len() {
-        let key = args.key(txn, i);
-        values.push(match string::get(txn, &key) {
+    values.resize_with(args.len() - 1, || Reply::Null);
+    in_order::visit(txn, args, 1, 1, Rows::Kept, |txn, i, key| {
+        values[i - 1] = match string::get(txn, key) {
             Ok(Some(content)) => bulk(content),
             Ok(None) | Err(haypile_types::Error::WrongType) => Reply::Null,
             Err(error) => return Err(error.into()),
-        });
-    }
+        };
+        Ok(())
+    })?;
     Ok(Reply::Array(values))
 }
 
@@ -70,12 +72,11 @@ fn check_pairs(args: Args, command: &str) -> Result<()> {
 }
 
 fn set_all(txn: &mut Txn, args: Args) -> Result<()> {
-    for i in (1..args.len()).step_by(2) {
-        let key = args.key(txn, i);
-        string::set(txn, &key, args.get(i + 1))?;
-        on_set(txn, &key, None);
-    }
-    Ok(())
+    in_order::visit(txn, args, 1, 2, Rows::Replaced, |txn, i, key| {
+        string::set(txn, key, args.get(i + 1))?;
+        on_set(txn, key, None);
+        Ok(())
+    })
 }
 
 const MSETNX: Command = Command {

@@ -93,7 +93,7 @@ impl Work {
         matches!(self, Work::Block(_))
     }
 
-    /// Whether it runs a script, whose keys only its run can tell.
+    /// Returns whether the work runs a script, whose keys only its run can tell.
     pub fn has_script(&self, table: &Table) -> bool {
         let is_script = |id: CommandId| matches!(table.entry(id).command.body, Body::Script(_));
         match self {
@@ -126,7 +126,7 @@ impl Work {
             }
     }
 
-    /// Whether it writes, and whether some write may make the data larger.
+    /// Returns whether the work writes, and whether some write may make the data larger.
     pub fn writes(&self, table: &Table) -> (bool, bool) {
         let of = |id: CommandId| {
             let Entry { command, flags, .. } = table.entry(id);

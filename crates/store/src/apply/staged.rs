@@ -18,6 +18,13 @@ fn print_of(key: &Key<'_>) -> u64 {
     u64::from(key.slot.0) << 32 | u64::from(key.hash)
 }
 
+/// Returns the prints of some keys, ascending.
+fn prints_of<'k>(keys: impl Iterator<Item = Key<'k>>) -> Vec<u64> {
+    let mut prints: Vec<u64> = keys.map(|key| print_of(&key)).collect();
+    prints.sort_unstable();
+    prints
+}
+
 /// The commit that is being applied in steps, if there is one.
 #[derive(Default)]
 pub(crate) struct Staged {
@@ -26,7 +33,7 @@ pub(crate) struct Staged {
     any: AtomicBool,
     /// The prints of its keys, ascending.
     keys: RwLock<Vec<u64>>,
-    /// Held by the commit in flight, and by a freeze.
+    /// The lock of the commit in flight, and of a freeze.
     turn: Mutex<()>,
 }
 
@@ -39,9 +46,18 @@ pub(crate) struct Turn<'s> {
 impl Staged {
     /// Begins a commit that touches these keys. Waits for the commit before.
     pub fn begin<'k>(&self, keys: impl Iterator<Item = Key<'k>>) -> Turn<'_> {
-        let mut prints: Vec<u64> = keys.map(|key| print_of(&key)).collect();
-        prints.sort_unstable();
-        let turn = self.turn.lock();
+        // Sorted before the turn begins, which keeps others out.
+        let prints = prints_of(keys);
+        self.enter(self.turn.lock(), prints)
+    }
+
+    /// Begins a commit that touches these keys, unless another one, or a freeze, would have to be waited for.
+    pub fn try_begin<'k>(&self, keys: impl Iterator<Item = Key<'k>>) -> Option<Turn<'_>> {
+        let turn = self.turn.try_lock()?;
+        Some(self.enter(turn, prints_of(keys)))
+    }
+
+    fn enter<'s>(&'s self, turn: MutexGuard<'s, ()>, prints: Vec<u64>) -> Turn<'s> {
         *self.keys.write() = prints;
         self.any.store(true, Ordering::Release);
         Turn { staged: self, _turn: turn }

@@ -10,7 +10,8 @@ use crate::access::Access;
 use crate::row::{META_PREFIX_BYTES, Slot};
 use haypile_log::Index;
 
-/// Longest run, names of one hash aside, which stay together; a longer one is split. An insertion moves half a run.
+/// Longest run, names of one hash aside, which stay together. One that is full is split before a row is inserted, so
+/// that none takes room for more. An insertion moves half a run.
 const RUN_MAX: usize = 64;
 
 type KeyRun = Run<META_PREFIX_BYTES>;
@@ -19,7 +20,7 @@ type KeyRun = Run<META_PREFIX_BYTES>;
 pub type Probe<'t> = run::Probe<'t, META_PREFIX_BYTES>;
 
 /// The place of a row among those of its shard: the space's number in the table, the slot, the hash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order(u64);
 
 impl Order {
@@ -51,6 +52,8 @@ pub struct Keys {
     /// The first order of each run.
     firsts: Vec<Order>,
     runs: Vec<KeyRun>,
+    /// The order of the row that was inserted last.
+    last: Order,
 }
 
 impl Keys {
@@ -90,19 +93,39 @@ impl Keys {
             Err(at) => {
                 let entry = RowEntry::new(row, value, index, access);
                 let grown = entry.bytes();
-                run.insert(at, order.0, entry);
-                self.firsts[which] = Order(run.first());
-                if run.rows().len() > RUN_MAX
-                    && let Some(second) = split(run)
-                {
-                    self.firsts.insert(which + 1, Order(second.first()));
-                    self.runs.insert(which + 1, second);
-                }
+                self.insert(which, at, order, entry);
                 let near = self.firsts[which.saturating_sub(1)..].iter().take(4);
                 debug_assert!(near.is_sorted(), "the runs ascend");
                 grown
             }
         }
+    }
+
+    /// Puts a new row at a place of a run, which is split first if it is full.
+    fn insert(&mut self, which: usize, at: usize, order: Order, row: RowEntry) {
+        let last = std::mem::replace(&mut self.last, order);
+        let run = &self.runs[which];
+        let is_behind = run.rows().len() >= RUN_MAX && run.orders().last().is_some_and(|last| *last < order.0);
+        let (which, at) = if is_behind && which + 1 < self.runs.len() { (which + 1, 0) } else { (which, at) };
+        let run = &mut self.runs[which];
+        if run.rows().len() >= RUN_MAX {
+            // Rows that come in order leave full runs behind: the row before this one went into this run, too.
+            let is_next = run.first() <= last.0 && last < order;
+            let half = run.rows().len() / 2;
+            if let Some(cut) = cut(run.orders(), if is_next { at.max(half) } else { half }, order) {
+                let mut second = run.split_off(cut, RUN_MAX);
+                // Invariant: all rows of one order are in one run.
+                let is_first = at < cut || at == cut && run.orders().last() == Some(&order.0);
+                let (part, at) = if is_first { (&mut *run, at) } else { (&mut second, at - cut) };
+                part.insert(at, order.0, row);
+                self.firsts[which] = Order(run.first());
+                self.firsts.insert(which + 1, Order(second.first()));
+                self.runs.insert(which + 1, second);
+                return;
+            }
+        }
+        run.insert(at, order.0, row);
+        self.firsts[which] = Order(run.first());
     }
 
     pub fn get_mut(&mut self, order: Order, name: &[u8]) -> Option<&mut RowEntry> {
@@ -163,15 +186,17 @@ impl Keys {
     }
 }
 
-/// Moves about the upper half of a run out, between two orders; `None` where there is only one order.
-fn split(run: &mut KeyRun) -> Option<KeyRun> {
-    let orders = run.orders();
-    let middle = orders[orders.len() / 2];
-    let mut at = orders.partition_point(|order| *order < middle);
-    if at == 0 {
-        at = orders.partition_point(|order| *order <= middle);
+/// Returns a place between two orders of a run, at or near `at`, where it is cut before `order` is inserted; the end is
+/// one if that order is behind it. `None` where there is only one order.
+fn cut(orders: &[u64], at: usize, order: Order) -> Option<usize> {
+    if at == orders.len() && orders.last().is_some_and(|last| *last < order.0) {
+        return Some(at);
     }
-    (at < orders.len()).then(|| run.split_off(at, RUN_MAX))
+    let middle = orders[at.min(orders.len() - 1)];
+    match orders.partition_point(|order| *order < middle) {
+        0 => Some(orders.partition_point(|order| *order <= middle)).filter(|at| *at < orders.len()),
+        at => Some(at),
+    }
 }
 
 #[cfg(test)]
@@ -219,6 +244,38 @@ mod tests {
         );
         assert_eq!(keys.take(from, last).len(), all.len(), "{what}");
         assert!(keys.is_empty(), "{what}");
+    }
+
+    fn row_of(slot: u16, hash: u32) -> (Order, crate::row::RowKey) {
+        let key = Key { space: Space(9), slot: Slot(slot), hash, name: b"name" };
+        (Order::new(0, key.slot, hash), meta_row(&key))
+    }
+
+    /// Inserts rows, and returns how many of the places that the runs take room for have one, in percent.
+    fn filled(rows: impl Iterator<Item = (u16, u32)>) -> usize {
+        let mut keys = Keys::default();
+        for (slot, hash) in rows {
+            let (order, row) = row_of(slot, hash);
+            keys.put(order, &row, None, Index(1), Access::at(0));
+        }
+        let (taken, room) = keys.runs.iter().fold((0, 0), |(taken, room), run| {
+            assert!(run.room() <= RUN_MAX, "{} rows in a run with room for {}", run.rows().len(), run.room());
+            (taken + run.rows().len(), room + run.room())
+        });
+        taken * 100 / room
+    }
+
+    #[test]
+    fn runs_take_no_more_room_than_for_their_longest_and_rows_in_order_leave_full_ones() {
+        let hash = |number: u32| number.wrapping_mul(0x9e37_79b9);
+        let at_random = filled((0..20_000).map(|number| (hash(number) as u16 % 64, hash(number).rotate_left(9))));
+        assert!(at_random >= 60, "{at_random}%");
+        let in_order = filled((0..20_000).map(|number| (number as u16 / 320, number * 8)));
+        assert!(in_order >= 98, "{in_order}%");
+        // Every other row is there already.
+        let (even, odd) = ((0..10_000).map(|number| (7, number * 16)), (0..10_000).map(|number| (7, number * 16 + 8)));
+        let between = filled(even.chain(odd));
+        assert!(between >= 70, "{between}%");
     }
 
     #[test]

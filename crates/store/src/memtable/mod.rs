@@ -44,7 +44,7 @@ const SLOTS_PER_SHARD: usize = SLOTS / SHARDS;
 pub enum Found {
     Row(Value, Index),
     Deleted(Index),
-    /// Only the base knows the row.
+    /// The memtable knows nothing of the row: the base has to be asked.
     Unknown,
 }
 

@@ -50,6 +50,12 @@ impl<const PREFIX: usize> Run<PREFIX> {
         self.rows.shrink_to(rows);
     }
 
+    /// Returns how many rows there is room for.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.rows.capacity()
+    }
+
     #[inline]
     pub fn rows(&self) -> &[RowEntry] {
         &self.rows

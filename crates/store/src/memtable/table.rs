@@ -18,7 +18,7 @@ const ROW_BYTES: i64 = 96;
 
 /// The newest write of a row.
 pub struct Entry {
-    /// `None`: deleted.
+    /// The value; `None` if the row was deleted.
     value: Option<Arc<[u8]>>,
     index: Index,
 }

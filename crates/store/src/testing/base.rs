@@ -47,6 +47,11 @@ struct Script {
     held_gets: u64,
     hold_scans: bool,
     scans: u64,
+    gets: u64,
+    /// The row that was looked up last, and how often that was one behind the row that was looked up before it.
+    last_get: Vec<u8>,
+    gets_back: u64,
+    views: u64,
     pressure: Option<Pressure>,
     /// Changes that have begun and not ended.
     changing: u64,
@@ -174,6 +179,17 @@ impl FaultBase {
         assert!(!waited.timed_out(), "{} scans of {count} have begun", script.scans);
     }
 
+    /// Returns how many rows were looked up that may be on the disk, and how many views were opened.
+    pub fn reads(&self) -> (u64, u64) {
+        let script = self.script.lock();
+        (script.gets, script.views)
+    }
+
+    /// Returns how many of these lookups were of a row before the one that was looked up last.
+    pub fn gets_back(&self) -> u64 {
+        self.script.lock().gets_back
+    }
+
     /// Sets an action that runs when the next view has been opened, before its opener goes on.
     pub fn after_view(&self, hook: impl FnOnce() + Send + 'static) {
         *self.after_view.lock() = Some(Box::new(hook));
@@ -239,6 +255,11 @@ impl Base for FaultBase {
             self.changed.wait_while(&mut script, |script| script.hold_gets);
             script.held_gets -= 1;
         }
+        if tier == Tier::Disk {
+            script.gets += 1;
+            script.gets_back += u64::from(*key < script.last_get[..]);
+            script.last_get = key.to_vec();
+        }
         if let Some(fault) = script.get_fault.as_ref().filter(|_| tier == Tier::Disk) {
             return Err(fault.clone());
         }
@@ -272,6 +293,7 @@ impl Base for FaultBase {
     }
 
     fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        self.script.lock().views += 1;
         let view = self.inner.view(from, until, direction);
         let hook = self.after_view.lock().take();
         if let Some(hook) = hook {

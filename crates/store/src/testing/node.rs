@@ -291,7 +291,7 @@ pub fn feed(leader: &Store, follower: &Store, locks: &dyn RecordLocks) {
     );
     let mut ahead: Vec<HistoryStart> =
         histories.starts().iter().rev().take_while(|start| start.history != history).copied().collect();
-    let mut adopt = |through: Option<History>| {
+    let mut follow_histories = |through: Option<History>| {
         while through.is_none_or(|history| history != follower.log().history())
             && let Some(start) = ahead.pop()
         {
@@ -302,11 +302,11 @@ pub fn feed(leader: &Store, follower: &Store, locks: &dyn RecordLocks) {
     loop {
         match reader.next().expect("the log can be read") {
             Next::Record(record) => {
-                adopt(Some(record.history));
+                follow_histories(Some(record.history));
                 follower.follow(&record, locks).expect("nothing is broken");
                 assert_eq!(follower.log().last(), record.index);
             }
-            Next::UpToDate => return adopt(None),
+            Next::UpToDate => return follow_histories(None),
             Next::Gap(first) => panic!("a gap up to {first}"),
         }
     }

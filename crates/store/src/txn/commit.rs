@@ -122,7 +122,17 @@ impl Txn<'_> {
         };
         let index = if self.overlay.len() > ROWS_AT_ONCE {
             let named = self.named.iter().map(|row| &row[..]);
-            let _turn = store.staged.begin(self.overlay.keys().chain(named).filter_map(parse_meta_row));
+            let keys = self.overlay.keys().chain(named).filter_map(parse_meta_row);
+            // An event loop does not wait for the commit of a million rows: its command moves to the I/O pool.
+            let turn = match self.call.mode {
+                Mode::Memory => store.staged.try_begin(keys),
+                _ => Some(store.staged.begin(keys)),
+            };
+            let Some(_turn) = turn else {
+                drop(proposal);
+                self.overlay.body().truncate(rows_bytes);
+                return Err(Stop::Long);
+            };
             self.overlay.seal();
             self.take_effect(proposal, &mut OneLatch::new(&store.memtable))
         } else {
@@ -338,5 +348,35 @@ impl Store {
         drop(latches);
         self.after_commit();
         Ok(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::memory_store;
+    use crate::txn::{Call, TxnBuffers};
+
+    #[test]
+    fn an_event_loop_does_not_wait_for_a_commit_that_is_applied_in_steps() {
+        let store = memory_store();
+        let run = |mode, rows: usize| {
+            let call = Call { now_ms: 1, seed: 1, database: 0, mode, pins: None };
+            let mut txn = store.begin(TxnBuffers::default(), call);
+            for row in 0..rows {
+                let name = row.to_string();
+                let key = txn.key(name.as_bytes());
+                txn.put_meta(&key, &[b"v"])?;
+            }
+            txn.commit().map(|committed| committed.index)
+        };
+        let turn = store.staged.keep_out();
+        let before = store.log.last();
+        assert_eq!(run(Mode::Memory, ROWS_AT_ONCE + 1), Err(Stop::Long));
+        assert_eq!(store.log.last(), before, "it has no effect");
+        assert!(run(Mode::Memory, ROWS_AT_ONCE).is_ok_and(|index| index > Some(before)), "fewer rows take no turn");
+        drop(turn);
+        assert!(run(Mode::Memory, ROWS_AT_ONCE + 1).is_ok());
+        assert!(run(Mode::Disk, ROWS_AT_ONCE + 1).is_ok());
     }
 }

@@ -22,6 +22,7 @@ mod statements;
 pub(crate) mod view;
 pub(crate) mod visit;
 mod visiting;
+mod walk;
 mod writes;
 
 pub use draw::Drawn;
@@ -40,6 +41,7 @@ use crate::store::Store;
 use crate::txn::accesses::OwnAccesses;
 use crate::txn::gate::Gate;
 use crate::txn::own::{Overlay, OverlayMark};
+use crate::txn::walk::Walk;
 use crate::value::Value;
 use haypile_log::Index;
 use smallvec::SmallVec;
@@ -181,6 +183,8 @@ pub struct Txn<'s> {
     rows_left: Option<u8>,
     /// The number of rows that were looked up in the base; counted on event loops alone.
     looked_in_base: u32,
+    /// The walk over the base by which keys in order are looked up, during a command of very many.
+    walk: Option<Box<Walk>>,
     /// Whether the transaction has read rows.
     has_read: Cell<bool>,
     lookups: Lookups,
@@ -209,7 +213,7 @@ pub struct Txn<'s> {
     pub(crate) repeated: Option<&'s Repeated>,
     /// Whether the record says what its effects do.
     pub(crate) states: bool,
-    /// Whether it notes what there was before.
+    /// Whether the transaction notes what there was before.
     notes_before: bool,
     /// Bytes of the notes that were made.
     noted_bytes: usize,
@@ -279,6 +283,7 @@ impl<'s> Txn<'s> {
             lapsed: Vec::new(),
             rows_left: None,
             looked_in_base: 0,
+            walk: None,
             has_read: Cell::new(false),
             lookups: Lookups::default(),
             expired: 0,

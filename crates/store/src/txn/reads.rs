@@ -248,7 +248,8 @@ impl Txn<'_> {
             return Ok(found.clone());
         }
         let touch = if used { &self.touch } else { &Touch::Nothing };
-        let cached = match keep {
+        // A row that a walk has found may not be filled in: the walk's read began before the fill.
+        let cached = match keep && self.walk.is_none() {
             true => self.store.cache.get(row, touch, self.fresh_access()),
             false => self.store.cache.look(row, touch),
         };
@@ -280,6 +281,13 @@ impl Txn<'_> {
     /// Looks a row up in the base.
     fn look_in_base(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
         if self.tier() == Tier::Disk {
+            // The epoch after the memtable was asked: rows that have left it before are in the base of that one.
+            if let Some(walk) = &mut self.walk
+                && let Some(found) =
+                    walk.find(&*self.store.base, self.store.epoch(), row).map_err(|error| failed(&error))?
+            {
+                return Ok(found);
+            }
             return lookup(self.store.base.get(row, Tier::Disk));
         }
         self.on_look_in_base(1)?;

@@ -43,7 +43,7 @@ pub struct Before(OverlayMark);
 const TOLD: u8 = 1;
 const READ: u8 = 2;
 
-/// Whether they note what there was before, too.
+/// Whether the statements note what there was before, too.
 const BEFORE: u8 = 4;
 
 /// The store follows, and its own records are going to say what they do.
