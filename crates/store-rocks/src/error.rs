@@ -4,17 +4,18 @@
 use haypile_store::ADVICE;
 use haypile_store::base::BaseError;
 use rust_rocksdb::{Error, ErrorKind};
+use std::path::Path;
 
 /// The reason why a base could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// Another process, or another base of this one, has the directory open.
+    /// The directory is open already, in another process or in another base of this one.
     Busy(String),
     /// The disk is full.
     Full(String),
     /// Files are missing or damaged: which and how, as far as known.
     Corrupt(String),
-    /// Anything else.
+    /// RocksDB failed in any other way.
     Failed(String),
 }
 
@@ -58,15 +59,18 @@ pub(crate) fn io_error(what: &str, path: &std::path::Path, error: std::io::Error
     }
 }
 
-/// Translates an error of `DB::Open`. A file that the manifest names and the directory lacks is damage too.
-pub(crate) fn open_error(error: Error) -> OpenError {
+/// Translates an error of opening a base in `directory`. A file that the manifest names and the directory lacks is
+/// damage too. RocksDB names some files without their directory.
+pub(crate) fn open_error(error: Error, directory: &Path) -> OpenError {
     let text = error.as_ref();
     if text.contains("While lock file") || text.contains("lock hold by current process") {
         OpenError::Busy(error.into_string())
     } else if names_full_disk(text) {
         OpenError::Full(error.into_string())
     } else if error.kind() == ErrorKind::Corruption || text.contains("No such file or directory") {
-        OpenError::Corrupt(error.into_string())
+        let is_named = directory.to_str().is_some_and(|directory| text.contains(directory));
+        let place = if is_named { String::new() } else { format!("{}: ", directory.display()) };
+        OpenError::Corrupt(format!("{place}{text}"))
     } else {
         OpenError::Failed(error.into_string())
     }

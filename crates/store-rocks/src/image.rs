@@ -44,7 +44,7 @@ impl Image {
         options.set_block_based_table_factory(&table);
         options.set_max_open_files(OPEN_FILES_MAX);
         options.set_skip_stats_update_on_db_open(true);
-        let db = DB::open_for_read_only(&options, directory, false).map_err(open_error)?;
+        let db = DB::open_for_read_only(&options, directory, false).map_err(|error| open_error(error, directory))?;
         Ok(Image::of(Some(Handle::new(db).1)))
     }
 

@@ -155,7 +155,7 @@ fn open_where_room_comes(
 ) -> Result<DB, OpenError> {
     let mut free = None;
     loop {
-        match DB::open(settings, directory).map_err(open_error) {
+        match DB::open(settings, directory).map_err(|error| open_error(error, directory)) {
             // The open got as far as to write, so that the directory is ours, with the files that an unfinished flush
             // has left.
             Err(full @ OpenError::Full(_)) => {

@@ -121,7 +121,10 @@ fn damage_that_opening_meets_is_named() {
         let directory = filled();
         harm(&file(&directory, part));
         match open(&directory) {
-            Err(OpenError::Corrupt(why)) => assert!(why.contains(named), "{part}: {why}"),
+            Err(OpenError::Corrupt(why)) => {
+                let place = directory.path().to_str().expect("text");
+                assert!(why.contains(named) && why.contains(place), "{part}: {why}");
+            }
             Err(other) => panic!("{part}: {other:?}"),
             Ok(_) => panic!("{part}: opened"),
         }
@@ -142,4 +145,44 @@ fn a_damaged_base_heals_when_its_file_does() {
     assert_eq!(base.background_error(), None);
     flush(2).into_base(&base).expect("a flush");
     assert_eq!(rest(base.scan(b"", &[255], Direction::Forward, Tier::Disk).expect("a scan")).len(), ROWS as usize);
+}
+
+/// The looks at the base's files among which one searches for each of them.
+const LOOKS: usize = 16;
+
+#[test]
+fn a_file_that_goes_while_the_base_is_open_is_missed_until_it_is_back() {
+    for part in [".sst", "MANIFEST", "CURRENT"] {
+        let directory = filled();
+        let base = open(&directory).expect("the base opens");
+        (0..LOOKS).for_each(|_| base.look().expect("all files are there"));
+        let path = file(&directory, part);
+        let away = directory.path().join("away");
+        std::fs::rename(&path, &away).expect("the file goes");
+        let missed = (0..LOOKS).position(|_| base.look().is_err());
+        assert!(missed.is_some(), "{part}: nobody misses it");
+        for _ in 0..2 * LOOKS {
+            match base.look() {
+                Err(BaseError::Failed(why)) => assert!(why.starts_with(path.to_str().expect("text")), "{part}: {why}"),
+                other => panic!("{part}: it is forgotten: {other:?}"),
+            }
+        }
+        std::fs::rename(&away, &path).expect("the file comes back");
+        base.look().unwrap_or_else(|error| panic!("{part}: it is back: {error:?}"));
+    }
+}
+
+#[test]
+fn a_table_that_goes_and_is_replaced_is_not_missed() {
+    let directory = filled();
+    let base = open(&directory).expect("the base opens");
+    let sst = file(&directory, ".sst");
+    let copy = std::fs::read(&sst).expect("the file");
+    std::fs::remove_file(&sst).expect("the file goes");
+    assert!((0..LOOKS).any(|_| base.look().is_err()));
+    // RocksDB still has it open, and a compaction writes its rows anew.
+    std::fs::write(&sst, copy).expect("the file comes back");
+    flush(2).into_base(&base).expect("a flush");
+    base.reclaim_range(b"", &[255]).expect("a compaction");
+    (0..2 * LOOKS).for_each(|_| base.look().expect("no live file is gone"));
 }
