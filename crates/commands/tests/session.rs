@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Session, args};
+use haypile_commands::Table;
 use haypile_commands::host::{
-    Act, ClientFilter, ClientType, LatencyEvent, LatencySample, Library, LoggedCall, Replies, Shutdown,
+    Act, ClientFilter, ClientType, ClusterFacts, LatencyEvent, LatencySample, Library, LoggedCall, Replies, Shutdown,
 };
 use haypile_resp::{Protocol, Reply};
 
@@ -337,6 +338,44 @@ fn help_lists_the_subcommands_of_the_table() {
     .into();
     check("as statuses", "config help", Reply::Array(lines));
     fails("CONFIG HELP me", "ERR wrong number of arguments for 'config|help' command");
+}
+
+#[test]
+fn every_container_has_help_that_names_its_subcommands_and_refuses_unknown_ones() {
+    let mut session = Session { cluster: Some(ClusterFacts::default()), ..Session::default() };
+    let table = Table::new();
+    let containers: Vec<_> = table.iter().filter(|(_, entry)| !table.subcommands(entry).is_empty()).collect();
+    assert!(containers.len() >= 18, "{}", containers.len());
+    for (_, container) in containers {
+        let name = container.command.name.to_uppercase();
+        let Reply::Array(lines) = session.call(&format!("{name} HELP")) else { panic!("{name} HELP answers no array") };
+        let lines = lines.iter().map(|line| match line {
+            Reply::Simple(line) => (*line).to_owned(),
+            Reply::Status(line) => line.clone(),
+            other => panic!("{name} HELP: {other:?}"),
+        });
+        let lines: Vec<String> = lines.collect();
+        assert_eq!(lines[0], format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+        for subcommand in table.subcommands(container) {
+            let word = subcommand.command.name.to_uppercase();
+            let at = lines.iter().position(|line| line.split(' ').next() == Some(&word));
+            let at = at.unwrap_or_else(|| panic!("{name} HELP does not name {word}: {lines:?}"));
+            assert_eq!(lines[at + 1], format!("    {}", subcommand.command.summary), "{name} {word}");
+        }
+        let wrong = format!("ERR unknown subcommand 'NoSuch'. Try {name} HELP.");
+        assert_eq!(session.call(&format!("{name} NoSuch")), Reply::error(wrong));
+        let alone = format!("ERR wrong number of arguments for '{}' command", container.command.name);
+        let one = session.call(&name);
+        assert!(one == Reply::error(alone) || name == "COMMAND" && !one.is_error(), "{name}: {one:?}");
+    }
+    // A command whose syntax has several operations is a container, so that it has HELP.
+    for (_, entry) in table.iter().filter(|(_, entry)| table.subcommands(entry).is_empty()) {
+        assert!(
+            !entry.command.syntax.starts_with("operation=("),
+            "{} has subcommands without entries",
+            entry.full_name
+        );
+    }
 }
 
 #[test]

@@ -18,7 +18,8 @@ const CALLS: &str = "
     cluster DELSLOTS 1|cluster DELSLOTSRANGE 1 2|cluster FAILOVER|cluster FLUSHSLOTS|cluster FORGET x|cluster GETKEYSINSLOT 1 1|cluster HELP
     cluster KEYSLOT k|cluster LINKS|cluster MEET a 1|cluster MYID|cluster MYSHARDID|cluster NODES|cluster REPLICAS x|cluster REPLICATE x
     cluster RESET|cluster SAVECONFIG|cluster SET-CONFIG-EPOCH 1|cluster SETSLOT 1 STABLE|cluster SHARDS|cluster SLAVES x|cluster SLOTS
-    archive.backup|changes.follow $|raft.cluster INIT a:1|raft.info|raft.node ADD 4 a:1|raft.transfer-leader
+    archive.backup|changes.follow $|raft.cluster HELP|raft.cluster INIT a:1|raft.cluster JOIN a:1|raft.cluster RESET|raft.info
+    raft.node ADD 4 a:1|raft.node HELP|raft.node REMOVE 4|raft.transfer-leader
     readonly|readwrite|auth password|client GETNAME|client GETREDIR|client HELP|client ID|client INFO|client KILL ID 3|client LIST|client NO-EVICT ON
     client NO-TOUCH ON|client PAUSE 100000 ALL|client REPLY OFF|client SETINFO LIB-NAME lib|client SETNAME me|client TRACKINGINFO|client TRACKING ON|client CACHING YES
     client UNBLOCK 4|client UNPAUSE|echo x|hello 3 SETNAME other|ping|quit|reset|select 5
@@ -79,7 +80,10 @@ const NOT_QUEUED: &[&str] = &[
     "archive.backup",
     "changes.follow $",
     "raft.cluster INIT a:1",
+    "raft.cluster JOIN a:1",
+    "raft.cluster RESET",
     "raft.node ADD 4 a:1",
+    "raft.node REMOVE 4",
     "raft.transfer-leader",
     "quit",
     "reset",

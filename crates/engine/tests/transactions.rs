@@ -287,6 +287,33 @@ fn exec_while_the_data_are_loaded_is_refused_at_once() {
 }
 
 #[test]
+fn a_reply_that_is_held_for_a_promotion_counts_for_its_client() {
+    let mut server = Server::new();
+    let id = server.ask(0, "CLIENT ID")[1..].to_owned();
+    server.send_words(0, &[b"SET", b"k", &[b'x'; 8000]]);
+    server.reply(0);
+    // Nobody has the data follow, or lead again: the reply waits.
+    server.ask(0, "REPLICAOF 127.0.0.1 1");
+    let bytes = |server: &mut Server| {
+        server.count(0);
+        let line = server.ask(1, &format!("CLIENT LIST ID {id}"));
+        let value = line.split(' ').find_map(|field| field.strip_prefix("tot-mem=")).expect("it is listed");
+        value.parse::<u64>().expect("a number")
+    };
+    let before = bytes(&mut server);
+    server.ask(0, "MULTI");
+    (0..10).for_each(|_| _ = server.ask(0, "GET k"));
+    server.ask(0, "REPLICAOF NO ONE");
+    server.send(0, "EXEC");
+    assert!(server.is_blocked(0) && server.info(1, "blocked_clients") == "1");
+    let held = bytes(&mut server);
+    assert!((before + 80_000..before + 100_000).contains(&held), "{before}, then {held}");
+    server.ask(1, "REPLICAOF 127.0.0.1 2");
+    assert!(server.reply(0).starts_with("*11 $8000 xxx"));
+    assert_eq!(bytes(&mut server), before);
+}
+
+#[test]
 fn a_client_is_listed_with_how_many_keys_it_watches() {
     let mut server = Server::new();
     let id = server.ask(0, "CLIENT ID")[1..].to_owned();

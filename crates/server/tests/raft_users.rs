@@ -3,7 +3,8 @@
 mod process;
 
 use process::group::Group;
-use process::{fails, wait_until};
+use process::{Client, Server, TempDir, fails, wait_until};
+use std::net::TcpStream;
 
 const USERS: [&str; 2] = ["--raft-users", "group"];
 
@@ -69,6 +70,34 @@ fn users_of_a_group_are_the_same_on_all_members() {
 }
 
 #[test]
+fn who_removes_its_own_user_is_answered_and_then_disconnected() {
+    let founder = ["--user", "founder", "on", ">own", "+@all", "~*"];
+    let group = Group::start(&[&USERS[..], &founder, &["--raft-follower-proxy", "yes"]].concat());
+    let leader = group.leader();
+    let dir = TempDir::new();
+    let alone = Server::start(dir.path(), &founder);
+    let servers: [(&str, &dyn Fn() -> Client<TcpStream>); 3] = [
+        ("alone", &|| alone.client()),
+        ("on the leader", &|| group.client(leader)),
+        ("by way of another member", &|| group.client((leader + 1) % 3)),
+    ];
+    for (place, connect) in servers {
+        let mut other = connect();
+        for name in ["founder", "made"] {
+            if name == "made" || place.starts_with("by way") {
+                assert_eq!(other.ask(&format!("ACL SETUSER {name} on >own +@all ~*")), "+OK\r\n");
+            }
+            let mut client = connect();
+            wait_until("the user is known", || client.ask(&format!("AUTH {name} own")) == "+OK\r\n");
+            client.send(format!("ACL DELUSER {name}\r\nSET key value\r\n").as_bytes());
+            assert_eq!(client.rest(), ":1\r\n", "{place}: the command behind it is not run");
+        }
+        assert_eq!(other.ask("EXISTS key"), ":0\r\n", "{place}");
+    }
+    alone.stop();
+}
+
+#[test]
 fn users_are_each_members_own_unless_the_directive_says_else() {
     let group = Group::start(&[]);
     let leader = group.leader();
@@ -82,7 +111,7 @@ fn users_are_each_members_own_unless_the_directive_says_else() {
 
 #[test]
 fn users_are_in_the_data_or_in_a_file() {
-    let dir = process::TempDir::new();
+    let dir = TempDir::new();
     let file = dir.path().join("users.acl");
     std::fs::write(&file, "").expect("it can be written");
     let (port, file) = (process::free_port(), file.display().to_string());

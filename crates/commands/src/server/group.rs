@@ -5,60 +5,111 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Act, Answer, GroupOrder, Host};
+use crate::server::introspect::help;
 use crate::table::{Arity, Body, Category, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[CLUSTER, NODE, TRANSFER_LEADER, INFO];
 
-const CLUSTER: Command = Command {
-    name: "raft.cluster",
+/// The common fields of the orders to a group.
+const ORDER: Command = Command {
     since: "7.0.0",
     group: Group::Cluster,
-    arity: Arity::at_least(2),
     keys: Keys::NONE,
-    summary: "Makes this server the first member of a Raft group, with its data, or a member of one that is there; or the \
-              only member of one a server that is in none.",
-    syntax: "operation=(init=(INIT address:string) | join=(JOIN through:string [AS address:string] [FORCE]) | RESET)",
-    body: Body::Act(cluster),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoMulti, Flag::Stale],
     ..Command::USUAL
 };
 
-fn cluster(_host: &mut dyn Host, args: Args) -> Result<Answer> {
-    let text = |at: usize| String::from_utf8_lossy(args.get(at)).into_owned();
-    if args.is(1, "init") && args.len() == 3 {
-        return Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Begin { address: text(2) })));
+/// The common fields of the containers of orders.
+const CONTAINER: Command = Command {
+    since: "7.0.0",
+    group: Group::Cluster,
+    arity: Arity::at_least(2),
+    keys: Keys::NONE,
+    complexity: "Depends on subcommand.",
+    body: Body::Container,
+    ..Command::USUAL
+};
+
+const fn help_of(summary: &'static str) -> Command {
+    Command {
+        name: "help",
+        arity: Arity::exactly(2),
+        summary,
+        body: Body::Host(help),
+        flags: &[Flag::Loading, Flag::Stale],
+        ..ORDER
     }
-    if args.is(1, "reset") && args.len() == 2 {
-        return Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Reset)));
-    }
-    if !args.is(1, "join") || args.len() < 3 {
-        return Err(Error::Syntax);
-    }
+}
+
+fn order(what: GroupOrder) -> Result<Answer> {
+    Ok(Answer::with(Reply::None, Act::Order(what)))
+}
+
+fn text(args: Args, at: usize) -> String {
+    String::from_utf8_lossy(args.get(at)).into_owned()
+}
+
+const CLUSTER: Command = Command {
+    name: "raft.cluster",
+    summary: "A container for commands that begin, enter and end a Raft group.",
+    subcommands: &[CLUSTER_INIT, CLUSTER_JOIN, CLUSTER_RESET, help_of("Lists the subcommands of RAFT.CLUSTER.")],
+    ..CONTAINER
+};
+
+const CLUSTER_INIT: Command = Command {
+    name: "init",
+    arity: Arity::exactly(3),
+    summary: "Makes this server, with its data, the first member of a Raft group.",
+    syntax: "address:string",
+    body: Body::Act(init),
+    ..ORDER
+};
+
+fn init(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    order(GroupOrder::Begin { address: text(args, 2) })
+}
+
+const CLUSTER_JOIN: Command = Command {
+    name: "join",
+    arity: Arity::at_least(3),
+    summary: "Makes this server a member of the Raft group of another one, whose data take the place of its own.",
+    syntax: "through:string [AS address:string] [FORCE]",
+    body: Body::Act(join),
+    ..ORDER
+};
+
+fn join(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     let (mut address, mut forces, mut at) = (None, false, 3);
     while at < args.len() {
         if args.is(at, "force") && !forces {
             (forces, at) = (true, at + 1);
         } else if args.is(at, "as") && at + 1 < args.len() && address.is_none() {
-            (address, at) = (Some(text(at + 1)), at + 2);
+            (address, at) = (Some(text(args, at + 1)), at + 2);
         } else {
             return Err(Error::Syntax);
         }
     }
-    Ok(Answer::with(Reply::None, Act::Order(GroupOrder::Join { through: text(2), address, forces })))
+    order(GroupOrder::Join { through: text(args, 2), address, forces })
+}
+
+const CLUSTER_RESET: Command = Command {
+    name: "reset",
+    arity: Arity::exactly(2),
+    summary: "Makes the only member of a Raft group a server that is in none, with its data.",
+    body: Body::Act(reset),
+    ..ORDER
+};
+
+fn reset(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    order(GroupOrder::Reset)
 }
 
 const NODE: Command = Command {
     name: "raft.node",
-    since: "7.0.0",
-    group: Group::Cluster,
-    arity: Arity::at_least(3),
-    keys: Keys::NONE,
-    summary: "Has a member come into the Raft group, or leave it.",
-    syntax: "operation=(add=(ADD id:integer address:string) | remove=(REMOVE id:integer))",
-    body: Body::Act(node),
-    flags: &[Flag::Admin, Flag::Noscript, Flag::NoMulti, Flag::Stale],
-    ..Command::USUAL
+    summary: "A container for commands that change the members of the Raft group.",
+    subcommands: &[NODE_ADD, NODE_REMOVE, help_of("Lists the subcommands of RAFT.NODE.")],
+    ..CONTAINER
 };
 
 fn member_id(args: Args, at: usize) -> Result<u64> {
@@ -66,29 +117,39 @@ fn member_id(args: Args, at: usize) -> Result<u64> {
     u64::try_from(id).ok().filter(|id| *id > 0).ok_or_else(|| Error::text("ERR a member's number is from 1 on"))
 }
 
-fn node(_host: &mut dyn Host, args: Args) -> Result<Answer> {
-    let order = if args.is(1, "add") && args.len() == 4 {
-        let address = String::from_utf8_lossy(args.get(3)).into_owned();
-        GroupOrder::AddMember { id: member_id(args, 2)?, address }
-    } else if args.is(1, "remove") && args.len() == 3 {
-        GroupOrder::RemoveMember { id: member_id(args, 2)? }
-    } else {
-        return Err(Error::Syntax);
-    };
-    Ok(Answer::with(Reply::None, Act::Order(order)))
+const NODE_ADD: Command = Command {
+    name: "add",
+    arity: Arity::exactly(4),
+    summary: "Has a server come into the Raft group as the member of a number.",
+    syntax: "id:integer address:string",
+    body: Body::Act(add),
+    ..ORDER
+};
+
+fn add(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    order(GroupOrder::AddMember { id: member_id(args, 2)?, address: text(args, 3) })
+}
+
+const NODE_REMOVE: Command = Command {
+    name: "remove",
+    arity: Arity::exactly(3),
+    summary: "Has a member leave the Raft group.",
+    syntax: "id:integer",
+    body: Body::Act(remove),
+    ..ORDER
+};
+
+fn remove(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    order(GroupOrder::RemoveMember { id: member_id(args, 2)? })
 }
 
 const TRANSFER_LEADER: Command = Command {
     name: "raft.transfer-leader",
-    since: "7.0.0",
-    group: Group::Cluster,
     arity: Arity::at_least(1),
-    keys: Keys::NONE,
     summary: "Has another member lead the Raft group.",
     syntax: "[id:integer]",
     body: Body::Act(transfer_leader),
-    flags: &[Flag::Admin, Flag::Noscript, Flag::NoMulti, Flag::Stale],
-    ..Command::USUAL
+    ..ORDER
 };
 
 fn transfer_leader(_host: &mut dyn Host, args: Args) -> Result<Answer> {
@@ -97,7 +158,7 @@ fn transfer_leader(_host: &mut dyn Host, args: Args) -> Result<Answer> {
         2 => Some(member_id(args, 1)?),
         _ => return Err(Error::Syntax),
     };
-    Ok(Answer::with(Reply::None, Act::Order(GroupOrder::TransferLead { to })))
+    order(GroupOrder::TransferLead { to })
 }
 
 const INFO: Command = Command {

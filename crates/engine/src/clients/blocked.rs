@@ -21,6 +21,8 @@ pub(crate) struct Held {
     pub wait: Wait,
     /// The reply that the command has made: WAIT and WAITAOF have none yet.
     pub made: Reply,
+    /// Bytes of the reply, which count for its client.
+    pub bytes: usize,
     /// The end of the reply's wait; `None` waits for ever.
     pub deadline: Option<Instant>,
     /// The newest record that the client has written or read so far: WAITAOF asks for it to be on the disk.
@@ -99,7 +101,7 @@ impl Blocked {
         lock(&self.sessions).insert(session, Place { inbox, is_done });
     }
 
-    /// Whether it was there: if not, somebody has let it go and the event is on its way.
+    /// Removes a session, and returns whether it was there: if not, somebody has let it go and the event is on its way.
     pub(crate) fn remove(&self, session: u64) -> bool {
         lock(&self.sessions).remove(&session).is_some()
     }

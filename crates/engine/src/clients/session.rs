@@ -118,7 +118,7 @@ pub struct Session {
     pub(crate) store_version: u64,
     /// Calls that a consensus group's leader alone runs, and that have begun here.
     pub(crate) led_calls: u64,
-    /// The last call is one of these.
+    /// The last call is one that a consensus group's leader alone runs.
     pub(crate) is_led: bool,
     /// The last call reads on a member of a group that does not lead.
     pub(crate) reads_beside: bool,
@@ -148,7 +148,7 @@ pub struct Session {
     pub(crate) is_counted: bool,
     /// The event that has come for the command that waits.
     pub(crate) event: Option<What>,
-    /// When the I/O pool began what has come back, if it was there.
+    /// The moment when the I/O pool began what has come back, if it was there.
     pub(crate) begun: Option<Moment>,
     /// The times of the command that waits.
     pub(crate) timed: Option<Box<Timed>>,
@@ -218,7 +218,7 @@ pub(crate) struct Pending {
     pub loads: u32,
     /// The next run is on the I/O pool, under its locks.
     pub long: bool,
-    /// Whether it was called from a queue of the key locks.
+    /// The turn of the command among those that want its keys: whether a queue of the key locks called it.
     pub turn: Turn,
     /// The command reads more than one row, or one that is about to be changed together with others.
     pub needs_locks: bool,
@@ -255,7 +255,7 @@ pub struct Event {
     /// The session's id.
     pub session: u64,
     pub(crate) what: What,
-    /// When the I/O pool began with it, if it was there.
+    /// The moment when the I/O pool began with the event's command, if it was there.
     pub(crate) begun: Option<Moment>,
 }
 
@@ -270,9 +270,9 @@ pub(crate) enum What {
     Finished(Box<Finished>),
     /// The pool has changed what the session watches.
     Watching(Option<Arc<Watching>>),
-    /// To a blocked session: the log is further on the disk, or something has ended its wait for keys.
+    /// A blocked session looks again: the log is further on the disk, or something has ended its wait for keys.
     Look,
-    /// To a blocked session: somebody has let it go.
+    /// A blocked session goes on, because somebody has let it go.
     Unblocked(Unblock),
     /// A piece of a long reply; `None` where it could not be made.
     Piece { bytes: Vec<u8>, rest: Option<Box<ReplyPieces>>, failed: Option<String> },
@@ -314,7 +314,7 @@ impl Finished {
 }
 
 impl Block {
-    /// Whether its commands have more arguments than this, the watched keys included.
+    /// Returns whether the block's commands have more arguments than this, the watched keys included.
     pub fn is_longer_than(&self, arguments: usize) -> bool {
         let watched = self.watching.as_ref().map_or(0, |watching| watching.len());
         let mut left = arguments.checked_sub(watched);
@@ -518,12 +518,12 @@ impl Session {
         matches!(self.waiting, Waiting::ForKeys(_))
     }
 
-    /// Whether its command waits for keys or for the exclusion, which others have.
+    /// Returns whether the session's command waits for keys or for the exclusion, which others have.
     pub(crate) fn waits_for_its_turn(&self) -> bool {
         matches!(self.waiting, Waiting::Here(_))
     }
 
-    /// Whether it is in the middle of a command that takes effect step by step.
+    /// Returns whether the session is in the middle of a command that takes effect step by step.
     pub fn takes_steps(&self) -> bool {
         matches!(self.waiting, Waiting::Steps(_))
     }
@@ -552,12 +552,12 @@ impl Session {
         if self.state.subscriptions.is_empty() { ClientType::Normal } else { ClientType::PubSub }
     }
 
-    /// Whether it is shown all commands.
+    /// Returns whether the client is shown all commands.
     pub fn monitors(&self) -> bool {
         self.state.monitors
     }
 
-    /// Whether it may be silent for as long as it likes: it only listens.
+    /// Returns whether the client may be silent for as long as it likes: it only listens.
     pub fn listens(&self) -> bool {
         self.state.monitors || !self.state.subscriptions.is_empty()
     }
@@ -598,11 +598,22 @@ impl Session {
         }
     }
 
+    /// Bytes of a reply that is held back. Until its wait is over, no reader can take it: the client is not spared for
+    /// it.
+    #[inline]
+    fn held_bytes(&self) -> usize {
+        match &self.waiting {
+            Waiting::Blocked(held) => held.bytes,
+            _ => 0,
+        }
+    }
+
     /// Bytes that the session takes beside its connection's buffers: of its own, and of messages that it shares with
     /// others.
     #[inline]
     pub(crate) fn bytes(&self) -> (usize, usize) {
-        let own = self.queued_bytes() + self.argument_bytes() + self.reply_bytes() + self.state.subscriptions.bytes();
+        let own = self.queued_bytes() + self.argument_bytes() + self.reply_bytes() + self.held_bytes();
+        let own = own + self.state.subscriptions.bytes();
         let own = own + self.shown_tracker.as_ref().map_or(0, |tracker| tracker.bytes());
         let (deferred, shared) = self.deferred.own_and_shared_bytes();
         (IDLE_BYTES + own + deferred, shared)

@@ -24,8 +24,8 @@ pub(super) const FIELDS: &[Field] = &[
     gauge(
         "blocked_clients",
         |engine| (engine.blocked.count() + engine.waiters.count() + engine.checks.held()) as u64,
-        "Clients that wait for keys (BLPOP and its relatives), whose reply is held back (WAIT, WAITAOF), or whose command \
-         waits for the end of a CLIENT PAUSE.",
+        "Clients that wait for keys (BLPOP and its relatives), whose reply is held back (WAIT, WAITAOF, REPLICAOF NO ONE \
+         until the server takes writes), or whose command waits for the end of a CLIENT PAUSE.",
     ),
     gauge(
         "tracking_clients",
@@ -76,7 +76,7 @@ pub(super) fn lines(engine: &Engine, out: &mut String) {
 
 /// A number about a user that has limits.
 pub(super) struct OfUser {
-    /// In INFO.
+    /// The name of the field in INFO.
     pub name: &'static str,
     pub metric: &'static str,
     pub value: fn(&Usage) -> u64,

@@ -37,7 +37,7 @@ pub trait Archive: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     pub name: String,
-    /// The last record that is in it.
+    /// The last record that is in the backup.
     pub index: Index,
     /// Bytes of all files; those of the base share their blocks with the data.
     pub bytes: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Backups {
 
 /// The facts about backups that INFO tells.
 pub(crate) struct Facts {
-    /// When the backup that is being made was asked for.
+    /// The moment when the backup that is being made was asked for.
     pub since: Option<Instant>,
     /// Backups that were begun since the start.
     pub begun: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Waiter {
 
 #[derive(Default)]
 struct State {
-    /// Since when a backup is asked for or being made.
+    /// The moment since when a backup is asked for or being made.
     since: Option<Instant>,
     waiter: Option<Waiter>,
     /// The thread has it in hand.
@@ -96,7 +96,7 @@ struct State {
     begun: u64,
     last_s: u64,
     last_seconds: Option<u64>,
-    /// Why the last one failed, if it did.
+    /// The reason why the last backup failed, if it did.
     failure: Option<String>,
     last: Option<Made>,
     /// The last record when the server began to serve.
@@ -253,6 +253,15 @@ impl Backups {
 }
 
 impl Waiter {
+    pub(crate) fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Has the session end behind the reply.
+    pub(crate) fn close(&mut self) {
+        self.state.closing = true;
+    }
+
     pub(crate) fn tell(self, reply: Reply) {
         let Waiter { session, state, inbox } = self;
         let finished = Finished::plain(state, reply);
@@ -280,18 +289,20 @@ impl Engine {
         Ok(())
     }
 
-    /// BGSAVE outside of a block.
+    /// Begins a backup for a BGSAVE outside of a block.
     pub(crate) fn begin_backup(&self) -> Result<(), Error> {
         self.backups.begin(None)
     }
 
+    /// Checks that a backup can begin.
+    ///
     /// # Errors
     /// A backup is being made.
     pub(crate) fn can_begin_backup(&self) -> Result<(), Error> {
         if self.backups.state().since.is_some() { Err(Error::text(IN_PROGRESS)) } else { Ok(()) }
     }
 
-    /// BGSAVE between MULTI and EXEC, whose effects the backup is to hold.
+    /// Notes a BGSAVE between MULTI and EXEC, whose effects the backup is to hold.
     pub(crate) fn schedule_backup(&self) {
         self.backups.state().scheduled = true;
     }

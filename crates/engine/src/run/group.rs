@@ -14,8 +14,9 @@ use haypile_commands::{Access, Body, Control, Entry, Error, Flag};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Counter, Store, slot_of};
-use std::sync::OnceLock;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The error of calls on data while no leader is known.
 pub(crate) const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
@@ -27,10 +28,10 @@ pub type Put<'a> = dyn FnMut() -> Result<Result<(), String>, String> + 'a;
 /// The member that leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Leader {
-    /// Nobody is known to.
+    /// No leader is known.
     #[default]
     Unknown,
-    /// Another one, at this address.
+    /// The member at this address leads, which is not the one here.
     At(String),
     /// The member here; clients are served.
     Here,
@@ -45,13 +46,13 @@ pub struct GroupFacts {
     pub founding: String,
     /// The members' word about reads, which is the same on all.
     pub reads: String,
-    /// host:port; empty where no leader is known.
+    /// The leader's address, host:port; empty where no leader is known.
     pub leader_address: String,
     pub role: &'static str,
     pub term: u64,
-    /// 0 where none is known.
+    /// The number of the leader; 0 where none is known.
     pub leader: u64,
-    /// Entries.
+    /// The first and the last entry of the member's log, and the last one that the group has committed.
     pub first: u64,
     pub last: u64,
     pub commit: u64,
@@ -61,11 +62,11 @@ pub struct GroupFacts {
     pub members: Vec<MemberFacts>,
     /// The copies of a leader's data that this member has put in the place of its own.
     pub copies: u64,
-    /// How often this member was elected.
+    /// The number of times that this member was elected.
     pub elections: u64,
-    /// How often it has opened its data again.
+    /// The number of times that this member has opened its data again.
     pub rebuilds: u64,
-    /// Why it takes no part, if it does not.
+    /// The reason why the member takes no part, if it does not.
     pub fault: Option<String>,
 }
 
@@ -73,7 +74,7 @@ pub struct GroupFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberFacts {
     pub id: u64,
-    /// host:port.
+    /// The address, host:port.
     pub address: String,
     /// `voter`, `learner`, `joining` or `leaving`.
     pub part: &'static str,
@@ -84,11 +85,11 @@ pub struct MemberFacts {
 /// A member, as its leader sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberSeen {
-    /// The last entry that it is known to have.
+    /// The last entry that the member is known to have.
     pub matched: u64,
-    /// Whether it was heard of lately.
+    /// Whether the leader has heard of the member lately.
     pub is_heard: bool,
-    /// Whether it needs a copy of the data.
+    /// Whether the member needs a copy of the data.
     pub needs_copy: bool,
 }
 
@@ -96,7 +97,12 @@ pub struct MemberSeen {
 pub struct Order {
     pub what: GroupOrder,
     waiter: Option<Waiter>,
+    asking: Asking,
 }
+
+/// The sessions that wait for a change of users, each with whether it is closed behind the answer.
+#[derive(Clone, Default)]
+struct Asking(Arc<Mutex<HashMap<u64, bool>>>);
 
 impl Order {
     /// Ends the wait: the order was carried out, or was not for this reason.
@@ -105,7 +111,10 @@ impl Order {
     }
 
     fn tell(&mut self, outcome: Result<(), String>) {
-        if let Some(waiter) = self.waiter.take() {
+        if let Some(mut waiter) = self.waiter.take() {
+            if lock(&self.asking.0).remove(&waiter.session()) == Some(true) {
+                waiter.close();
+            }
             waiter.tell(match outcome {
                 Ok(()) => match &self.what {
                     GroupOrder::ChangeUsers { change: UserChange::Remove(names), .. } => {
@@ -152,6 +161,7 @@ pub struct Group {
     wants_data: AtomicBool,
     /// Clients whose connections go on to the leader.
     proxied: AtomicU64,
+    asking: Asking,
 }
 
 /// A client whose connection goes on to the leader; it counts until this is dropped.
@@ -204,11 +214,20 @@ impl Group {
     }
 
     pub(crate) fn give_order(&self, what: GroupOrder, waiter: Waiter) {
-        let order = Order { what, waiter: Some(waiter) };
+        if matches!(what, GroupOrder::ChangeUsers { .. }) {
+            lock(&self.asking.0).insert(waiter.session(), false);
+        }
+        let order = Order { what, waiter: Some(waiter), asking: self.asking.clone() };
         // Where nobody looks at orders, this one is answered as it is dropped.
         let Some(member) = self.member.get() else { return drop(order) };
         lock(&self.orders).push(order);
         member.on_orders();
+    }
+
+    /// Has a session whose user has gone be closed behind the answer that it waits for; false if it does not wait for
+    /// a change of users.
+    pub(crate) fn close_behind_answer(&self, session: u64) -> bool {
+        lock(&self.asking.0).get_mut(&session).map(|closes| *closes = true).is_some()
     }
 
     /// Returns the orders that were given since the last call.
@@ -261,12 +280,13 @@ pub(crate) struct Node {
     pub id: u64,
     pub address: String,
     pub is_self: bool,
-    /// Whether it leads; while no leader is known, whether it led last: as in Redis, a master that has failed has its
+    /// Whether the node leads or, while no leader is known, led last: as in Redis, a master that has failed has its
     /// slots until another one takes its place, so that clients know whom to ask.
     pub is_leader: bool,
-    /// Whether it was heard of lately, as far as this member can know: a leader hears of all, others of their leader.
+    /// Whether the node was heard of lately, as far as this member can know: a leader hears of all, others of their
+    /// leader.
     pub is_linked: bool,
-    /// The last entry that it is known to have.
+    /// The last entry that the node is known to have.
     pub last: u64,
 }
 
@@ -301,13 +321,13 @@ impl GroupFacts {
 /// The member of a group that runs a call. Of a block, the greatest of its calls' is the block's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Runner {
-    /// Any: the call rests on no data.
+    /// Any member runs the call, which rests on no data.
     Any,
     /// The member here, which does not lead: the call reads, and its client is content with the data here.
     Beside,
     /// The member here, as the leader: the reply has to wait for a proof of that.
     Leader,
-    /// Another one, which this error names.
+    /// The call runs on a member that is not the one here; the error names that member.
     Other(String),
 }
 

@@ -77,7 +77,8 @@ impl WorkerState {
     #[cold]
     fn block(&mut self, engine: &Engine, session: &mut Session, wait: Wait, made: Reply, out: &mut Vec<u8>) -> Next {
         let deadline = wait.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        let held = Box::new(Held { wait, made, deadline, through: session.gate() });
+        let bytes = size_of::<Held>() + made.weight().held_bytes;
+        let held = Box::new(Held { wait, made, bytes, deadline, through: session.gate() });
         if !held.sleeps() {
             // A wait that the client asked for is not the server's time.
             session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);

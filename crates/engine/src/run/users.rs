@@ -2,6 +2,7 @@
 //! and all others go on with the new rights.
 
 use crate::clients::accounts::keeps_channels;
+use crate::clients::client::Client;
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, State};
 use crate::run::engine::Engine;
@@ -35,7 +36,7 @@ impl Engine {
     }
 
     /// Changes the users. A client of a removed user is closed, and one that is subscribed to what its user may not
-    /// hear any more; `own` after its reply.
+    /// hear any more; `own`, or who has ordered the change from a group, after its reply.
     ///
     /// # Errors
     /// The error of `change`; nothing has changed.
@@ -55,6 +56,7 @@ impl Engine {
                     for client in self.clients.find(&filter(), 0, self.now_ms()) {
                         match &mut own {
                             Some((id, state)) if *id == client.id => state.closing = true,
+                            _ if self.is_closed_by_answer(&client) => {}
                             _ => self.close_client(&client),
                         }
                     }
@@ -73,6 +75,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether a client of a removed user ends by itself: behind the answer to the order that has removed it, or when
+    /// the group's leader, which has its connection, ends that for the same reason.
+    fn is_closed_by_answer(&self, client: &Client) -> bool {
+        self.group.close_behind_answer(client.id) || client.is_handed_on() && self.has_group_users()
     }
 
     /// Logs a client in whose certificate has this common name. If no such user may log in, the client is nobody yet.
@@ -123,7 +131,7 @@ impl Engine {
         self.accounts.note(denial, count, line, self.now_ms(), entries_max);
     }
 
-    /// ACL LOAD, on a thread that may wait for the disk.
+    /// Carries ACL LOAD out, on a thread that may wait for the disk.
     pub(crate) fn load_users(&self, client: u64, state: &mut State) -> Result<()> {
         let config = self.settings.config();
         let file = config.aclfile.as_deref().expect("the command has looked for it");
@@ -135,7 +143,7 @@ impl Engine {
         })
     }
 
-    /// ACL SAVE, on a thread that may wait for the disk.
+    /// Carries ACL SAVE out, on a thread that may wait for the disk.
     pub(crate) fn save_users(&self) -> Result<()> {
         let config = self.settings.config();
         let file = config.aclfile.as_deref().expect("the command has looked for it");

@@ -374,6 +374,11 @@ impl Server {
         self.clients[client].next == Next::Drain
     }
 
+    /// Counts what the client takes, as its connection does at the end of a turn.
+    pub fn count(&self, client: usize) {
+        self.engine.count_client(&self.clients[client].session, 0, 0, 0);
+    }
+
     /// The record up to which the log has to be durable before the client's replies may leave.
     pub fn gate(&self, client: usize) -> Index {
         self.clients[client].session.gate()
