@@ -190,6 +190,70 @@ pub const CASES: &[Case] = &[
         ],
     },
     Case {
+        name: "an intset whose members are not in order, and one that is there twice",
+        plant: |look| {
+            let set = [&look.meta("small:set")[..2], &[0, 0, 5], b"\x012\x0211\x017\x017\x0212"].concat();
+            vec![(look.meta_row("small:set"), Some(set))]
+        },
+        found: &[
+            "value: key \"small:set\" of database 0: entry 2: 7 stands behind 11 in an intset",
+            "value: key \"small:set\" of database 0: entry 3: \"7\" is there twice",
+            "2 defects: 2 value",
+        ],
+    },
+    Case {
+        name: "intsets with members that are no integers, and encodings with bits that are not their type's",
+        plant: |look| {
+            let set = [&look.meta("small:set")[..2], &[0, 0, 3], b"\x012\x02+3\x0204"].concat();
+            let (mut list, mut hash) = (look.meta("small:list"), look.meta("small:hash"));
+            (list[2], hash[2]) = (0x80, 0x40);
+            let (slot, id) = ZSET;
+            let large = [&[6, 0][..], &id.0.to_be_bytes(), &slot.0.to_be_bytes(), &[0], &2u64.to_be_bytes()].concat();
+            let member = |name| (row::data_row(Space(0), slot, id, &look.element(name)).to_vec(), Some(Vec::new()));
+            vec![
+                (look.meta_row("small:set"), Some(set)),
+                (look.meta_row("small:list"), Some(list)),
+                (look.meta_row("small:hash"), Some(hash)),
+                (look.meta_row("integers"), Some(large)),
+                (row::owner_row(Space(0), slot, id).to_vec(), Some(b"integers".to_vec())),
+                member("7"),
+                member("07"),
+                counts(look, |counts| (counts[7], counts[39]) = (counts[7] + 1, counts[39] + 1)),
+            ]
+        },
+        found: &[
+            "value: key \"small:list\" of database 0: its encoding 128 is none of its type",
+            "value: key \"small:set\" of database 0: entry 1: \"+3\" is in an intset, and no integer",
+            "value: key \"small:set\" of database 0: entry 2: \"04\" is in an intset, and no integer",
+            "value: key \"small:hash\" of database 0: its encoding 64 is none of its type",
+            "value: key \"integers\" of database 0: element \"07\": \"07\" is in an intset, and no integer",
+            "5 defects: 5 value",
+        ],
+    },
+    Case {
+        name: "a small sorted set out of order, with a member twice, a listpack with minus zero, and a field that is there twice",
+        plant: |look| {
+            let score = |member: &str, score: [u8; 8]| [&[member.len() as u8], member.as_bytes(), &score].concat();
+            let (minus_zero, one, two) =
+                ((!(1u64 << 63)).to_be_bytes(), [0xbf, 0xf0, 0, 0, 0, 0, 0, 0], [0xc0, 0, 0, 0, 0, 0, 0, 0]);
+            let entries = [score("b", two), score("a", one), score("b", two)].concat();
+            let zeros = [score("a", minus_zero), score("b", one)].concat();
+            vec![
+                (look.meta_row("board"), Some([&[9, 0, 0, 0, 3], &entries[..]].concat())),
+                (look.meta_row("zeros"), Some([&[9, 0, 0, 0, 2], &zeros[..]].concat())),
+                (look.meta_row("small:hash"), Some([&[3, 0, 0, 0, 2][..], b"\x01a\x011\x01a\x012"].concat())),
+                zset_counts(look).remove(0),
+            ]
+        },
+        found: &[
+            "value: key \"zeros\" of database 0: entry 0: the score of \"a\" is minus zero, which a listpack does not keep",
+            "value: key \"small:hash\" of database 0: entry 1: \"a\" is there twice",
+            "value: key \"board\" of database 0: entry 1: \"a\" is not where its score belongs",
+            "value: key \"board\" of database 0: entry 2: \"b\" is there twice",
+            "4 defects: 4 value",
+        ],
+    },
+    Case {
         name: "a hash that lacks a field, has one at a wrong hash, and one with flags that nobody knows",
         plant: |look| {
             vec![

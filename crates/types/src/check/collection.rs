@@ -53,8 +53,10 @@ impl<'p> Distinct<'p> {
     }
 }
 
+/// Checks an encoding against the highest number of its type and the type's own bits, which `max` has, too.
 pub(super) fn check_encoding(number: u8, max: u8, report: &mut Report<'_, '_, '_>) {
-    if number & encoding::MASK > max {
+    let own_bits = max & !encoding::MASK;
+    if number & !own_bits > max & encoding::MASK {
         report.add(format_args!("its encoding {number} is none of its type"));
     }
 }

@@ -10,10 +10,13 @@ use crate::packed::Packed;
 use crate::value::encoding::{HASH_HAS_DEADLINES, HASH_TABLE};
 use haypile_store::base::BaseError;
 
+/// The highest encoding of a hash, with the bit that any of them may have.
+const ENCODING_MAX: u8 = HASH_TABLE | HASH_HAS_DEADLINES;
+
 pub(super) fn check_packed(header: &Header, payload: &[u8], report: &mut Report<'_, '_, '_>) {
     let is_timed = Packed::parse(payload).is_ok_and(|packed| packed.encoding & HASH_HAS_DEADLINES != 0);
     let (mut fields, mut deadlines) = (Distinct::default(), Deadlines::default());
-    collection::check_packed(payload, HASH_TABLE, report, |reader| {
+    collection::check_packed(payload, ENCODING_MAX, report, |reader| {
         let field = reader.string()?;
         reader.string()?;
         let deadline = if is_timed { u64::from_be_bytes(reader.fixed()?) } else { 0 };
@@ -41,7 +44,7 @@ fn own_bytes(payload: &[u8]) -> usize {
 }
 
 pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
-    collection::check_head(payload, own_bytes(payload), HASH_TABLE, report);
+    collection::check_head(payload, own_bytes(payload), ENCODING_MAX, report);
 }
 
 pub(super) fn check_rows(

@@ -6,7 +6,8 @@ use super::objects::{Look, ObjectRows};
 use super::place::{Report, Shown};
 use super::tree::{Counting, Node, Part, Rules, Tree};
 use crate::element::{HASH_BYTES, RESERVED_HASH};
-use crate::value::encoding::ZSET_SKIPLIST;
+use crate::packed::Packed;
+use crate::value::encoding::{MASK, ZSET_LISTPACK, ZSET_SKIPLIST};
 use haypile_store::base::BaseError;
 use haypile_store::check::Agreement;
 use haypile_store::row::element_hash_of;
@@ -38,14 +39,22 @@ fn number(score: Score) -> f64 {
     f64::from_bits(if ordered >> 63 == 0 { !ordered } else { ordered ^ 1 << 63 })
 }
 
+fn is_listpack(encoding: u8) -> bool {
+    encoding & MASK == ZSET_LISTPACK
+}
+
 pub(super) fn check_packed(payload: &[u8], report: &mut Report<'_, '_, '_>) {
     let mut members = Distinct::default();
     let mut last = None;
+    let is_listpack = Packed::parse(payload).is_ok_and(|packed| is_listpack(packed.encoding));
     collection::check_packed(payload, ZSET_SKIPLIST, report, |reader| {
         let member = reader.string()?;
         let score = reader.fixed::<8>()?;
         if number(score).is_nan() {
             return Ok(Err(format!("the score of {} is no number", Shown(member))));
+        }
+        if is_listpack && score == MINUS_ZERO {
+            return Ok(Err(format!("the score of {} is minus zero, which a listpack does not keep", Shown(member))));
         }
         let at = (place(score).0, member);
         if last.replace(at).is_some_and(|last| last > at) {
@@ -105,6 +114,10 @@ pub(super) fn check_rows(
         members += 1;
         match <Score>::try_from(score) {
             Ok(score) if !number(score).is_nan() => {
+                if score == MINUS_ZERO && is_listpack(head.encoding) {
+                    let member = Shown(member);
+                    report.add(format_args!("the score of {member} is minus zero, which a listpack does not keep"));
+                }
                 let (place, sign) = place(score);
                 by_member.add(&[&place, sign, member]);
             }
