@@ -34,7 +34,7 @@ pub enum Error {
     Missing(String),
     /// The object of this name is not what it should be, for this reason.
     Damaged(String, String),
-    /// Another reason, for people. It may pass.
+    /// A failure of any other kind, which may be temporary; the text is for people.
     Failed(String),
 }
 
@@ -202,8 +202,13 @@ impl Archive {
     ///
     /// # Errors
     /// The place refuses.
+    ///
+    /// # Panics
+    /// The chunk has no first or no last record. That it has all in between is asserted where it is cut.
     pub fn put_chunk(&self, chunk: &Chunk) -> Result<(), Error> {
-        self.put(&ChunkName::of(chunk).to_string(), &mut &chunk.bytes[..])
+        let name = ChunkName::of(chunk).to_string();
+        assert_eq!(ChunkName::parse(&name), Some(ChunkName::of(chunk)), "Invariant: a chunk is found by its name");
+        self.put(&name, &mut &chunk.bytes[..])
     }
 
     /// Reads a chunk of the log.
@@ -258,7 +263,11 @@ impl Archive {
     ///
     /// # Errors
     /// The place refuses.
+    ///
+    /// # Panics
+    /// The manifest is one that nobody could read.
     pub fn put_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
+        assert_eq!(manifest.defect(), None, "Invariant: what a manifest says makes sense");
         self.put(&manifest.object(), &mut manifest.text().as_bytes())
     }
 
@@ -425,10 +434,19 @@ impl Archive {
 
     /// Removes a backup, a chunk or a file, by the name of its object.
     ///
+    /// Invariant: no manifest names a file that is removed.
+    ///
     /// # Errors
     /// The place refuses.
     pub fn remove(&self, object: &str) -> Result<(), Error> {
+        debug_assert!(!self.is_named(object), "{object} is removed, and a manifest names it");
         Ok(self.place.remove(object)?)
+    }
+
+    /// Returns whether a manifest that can be read names this file. Each of them is read.
+    fn is_named(&self, object: &str) -> bool {
+        let names_it = |backup: &Manifest| backup.files.iter().any(|file| self.object_of(file.digest) == object);
+        object.starts_with(FILES) && self.backups().is_ok_and(|backups| backups.iter().any(names_it))
     }
 
     fn put(&self, object: &str, content: &mut dyn Read) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The content of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
-    /// In the order in which they were made.
+    /// The complete backups, in the order in which they were made.
     pub backups: Vec<Manifest>,
     pub lanes: BTreeMap<History, Lane>,
     /// The names of objects that are no backup or chunk, or damaged ones, and why.
@@ -21,13 +21,14 @@ pub struct Catalog {
 pub struct Lane {
     /// The histories that lead to this one, and itself.
     pub chain: Chain,
-    /// In the order of their records; they may overlap, and have holes.
+    /// Invariant: in the order of their records; they may overlap, and have holes.
     pub chunks: Vec<ChunkName>,
 }
 
 impl Lane {
     /// Returns the chunk that has this record, and the most behind it.
     pub fn chunk_with(&self, index: Index) -> Option<ChunkName> {
+        debug_assert!(self.chunks.is_sorted_by_key(|chunk| chunk.first), "chunks come in the order of their records");
         let begun = self.chunks.partition_point(|chunk| chunk.first <= index);
         self.chunks[..begun].iter().filter(|chunk| chunk.last >= index).max_by_key(|chunk| chunk.last).copied()
     }
@@ -98,6 +99,24 @@ impl Catalog {
         let next = reached.next();
         let at = (0..chain.starts().len()).rfind(|at| chain.starts()[*at].after() < next)?;
         let chunk = self.lanes.get(&chain.starts()[at].history)?.chunk_with(next)?;
-        Some((chunk, chunk.last.min(chain.end(at))))
+        let last = chunk.last.min(chain.end(at));
+        debug_assert!(chunk.first <= next && next <= last, "a chunk leads on from where the one before ended");
+        Some((chunk, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_log::{HistoryStart, Origin};
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "in the order of their records")]
+    fn chunks_out_of_order_are_noticed() {
+        let history = History([1; 20]);
+        let chunk = |first, last| ChunkName { history, first: Index(first), last: Index(last), time_ms: last };
+        let chain = Chain::new(&[HistoryStart { history, origin: Origin::Nothing }]);
+        Lane { chain, chunks: vec![chunk(11, 20), chunk(1, 10)] }.chunk_with(Index(5));
     }
 }

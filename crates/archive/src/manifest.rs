@@ -16,9 +16,9 @@ const FILES_MAX: usize = 2_000_000;
 /// A backup in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// When it was made, in milliseconds since 1970: no record in it has a later time.
+    /// The time of the backup in milliseconds since 1970: no record in it has a later time.
     pub made_ms: u64,
-    /// The last record in it.
+    /// The last record in the backup.
     pub through: Index,
     /// The base has nothing behind this index: an earlier moment cannot be restored from it.
     pub applied: Index,
@@ -75,6 +75,22 @@ impl Manifest {
         Chain::new(&self.histories)
     }
 
+    /// Returns the reason for which a manifest makes no sense, if it makes none. None of these is written or read.
+    pub(crate) fn defect(&self) -> Option<&'static str> {
+        let is_chain = self.histories.is_sorted_by_key(HistoryStart::after);
+        // Every record has a next one.
+        if self.histories.is_empty() || !is_chain || self.applied > self.through || self.through.0 == u64::MAX {
+            return Some("its histories or indexes make no sense");
+        }
+        if self.files.len() > FILES_MAX {
+            return Some("it names too many files");
+        }
+        if self.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.bytes)).is_none() {
+            return Some("its files have more bytes than there are");
+        }
+        self.files.iter().any(|file| !is_inside(&file.path)).then_some("a file of it leads outside")
+    }
+
     /// Returns the text; its last line has the checksum of those before.
     pub fn text(&self) -> String {
         let Manifest { made_ms, through, applied, histories, files } = self;
@@ -119,11 +135,6 @@ impl Manifest {
             let start = history_start(&line["history ".len()..]).ok_or_else(|| wrong("a history makes no sense"))?;
             histories.push(start);
         }
-        let is_chain = histories.is_sorted_by_key(HistoryStart::after);
-        // Every record has a next one.
-        if histories.is_empty() || !is_chain || applied > through || through.0 == u64::MAX {
-            return Err(wrong("its histories or indexes make no sense"));
-        }
         let mut files = Vec::new();
         for line in lines {
             let file = backup_file(line).ok_or_else(|| wrong(&format!("the line '{line}' makes no sense")))?;
@@ -132,10 +143,8 @@ impl Manifest {
                 return Err(wrong("it names too many files"));
             }
         }
-        if files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.bytes)).is_none() {
-            return Err(wrong("its files have more bytes than there are"));
-        }
-        Ok(Manifest { made_ms, through, applied, histories, files })
+        let manifest = Manifest { made_ms, through, applied, histories, files };
+        manifest.defect().map_or(Ok(manifest), |why| Err(wrong(why)))
     }
 }
 

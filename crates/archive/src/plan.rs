@@ -13,11 +13,11 @@ use std::fmt;
 /// The moment whose data are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The newest that there is.
+    /// The newest moment that the archive has.
     Newest,
-    /// After this record.
+    /// The moment after this record.
     Index(Index),
-    /// After the last record that was made at or before this time, in milliseconds since 1970.
+    /// The moment after the last record that was made at or before this time, in milliseconds since 1970.
     Time(u64),
 }
 
@@ -27,11 +27,11 @@ pub struct Plan {
     pub backup: Manifest,
     /// The histories on the way; the last one goes on.
     pub chain: Chain,
-    /// In the order of their records, each with the last record that counts of it.
+    /// The chunks in the order of their records, each with the last record that counts of it.
     pub chunks: Vec<(ChunkName, Index)>,
     /// The last record that may be taken; the data end before, at the first one that is later than `time_ms`.
     pub through: Index,
-    /// None takes records of any time.
+    /// The latest time of a record that is taken, in milliseconds since 1970; None for records of any time.
     pub time_ms: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub struct Plan {
 pub struct Hole {
     /// The last record before the hole.
     pub after: Index,
-    /// The first record behind it, if there is one.
+    /// The first record behind the hole, if there is one.
     pub next: Option<Index>,
     pub history: History,
 }
@@ -52,7 +52,7 @@ pub enum PlanError {
     NoBackup,
     /// No such history is known.
     NoHistory(History),
-    /// The oldest backup that leads there is of a later moment: its first record and its time.
+    /// The oldest backup on the way is of a later moment than the target: its first record and its time.
     TooEarly(Index, u64),
     /// The archive ends before the record that is asked for, with this one.
     Ends(Index),

@@ -50,7 +50,23 @@ pub fn surplus(catalog: &Catalog, keep: usize, made: Option<&Manifest>) -> Surpl
             chunks.extend(lane.chunks.iter().filter(|chunk| chunk.time_ms < oldest_ms && !is_needed(chunk)));
         }
     }
-    Surplus { backups: gone.into_iter().cloned().collect(), chunks }
+    let surplus = Surplus { backups: gone.into_iter().cloned().collect(), chunks };
+    debug_assert!(leaves_every_moment(catalog, &surplus), "Invariant: what could be restored still can: {surplus:?}");
+    surplus
+}
+
+/// Returns whether the log leads as far as before from each backup that stays, in each history that it leads to.
+fn leaves_every_moment(catalog: &Catalog, surplus: &Surplus) -> bool {
+    let mut left = catalog.clone();
+    left.backups.retain(|backup| !surplus.backups.contains(backup));
+    for lane in left.lanes.values_mut() {
+        lane.chunks.retain(|chunk| !surplus.chunks.contains(chunk));
+    }
+    let chains = || left.lanes.values().map(|lane| lane.chain.clone()).chain(left.backups.iter().map(Manifest::chain));
+    left.backups.iter().all(|backup| {
+        let mut leads = chains().filter(|chain| chain.leads_from(backup.history(), backup.through));
+        leads.all(|chain| left.reach(&chain, backup.through) == catalog.reach(&chain, backup.through))
+    })
 }
 
 /// Returns the newest backup of each history that has records which are later than this time.
@@ -61,4 +77,33 @@ fn newest_of_written(catalog: &Catalog, time_ms: u64) -> Vec<&Manifest> {
         catalog.backups.iter().filter(leads).max_by_key(|backup| (backup.made_ms, backup.through))
     });
     newest.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Lane;
+    use crate::chain::Chain;
+    use haypile_log::{History, HistoryStart, Index, Origin};
+
+    #[test]
+    fn a_chunk_that_a_backup_needs_is_missed() {
+        let history = History([1; 20]);
+        let histories = vec![HistoryStart { history, origin: Origin::Nothing }];
+        let chunk = |first, last| ChunkName { history, first: Index(first), last: Index(last), time_ms: last };
+        let chunks = vec![chunk(1, 10), chunk(11, 20), chunk(21, 30)];
+        let backup = Manifest { made_ms: 15, through: Index(15), applied: Index(12), histories, files: Vec::new() };
+        let lane = Lane { chain: Chain::new(&backup.histories), chunks: chunks.clone() };
+        let catalog = Catalog {
+            backups: vec![backup.clone()],
+            lanes: [(history, lane)].into_iter().collect(),
+            ..Catalog::default()
+        };
+        let leaves = |backups: &[Manifest], chunks: &[ChunkName]| {
+            leaves_every_moment(&catalog, &Surplus { backups: backups.to_vec(), chunks: chunks.to_vec() })
+        };
+        assert!(leaves(&[], &chunks[..1]));
+        assert!(!leaves(&[], &chunks[1..2]) && !leaves(&[], &chunks[2..]));
+        assert!(leaves(&[backup], &chunks));
+    }
 }

@@ -3,7 +3,7 @@
 mod s3;
 
 use haypile_archive::*;
-use haypile_log::{Chunk, History, Index};
+use haypile_log::{Chunk, History, HistoryStart, Index, Origin};
 use s3::{BUCKET, Between, Network, S3, options};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,6 +143,50 @@ fn an_archive_is_begun_once_and_knows_its_key() {
         let other = BackupFile { digest: Digest([1; 32]), ..file_of };
         assert!(matches!(archive.get_file(&other, &mut |_| Ok(())), Err(Error::Missing(_))), "{what}");
     });
+}
+
+fn archive_in(scratch: &Scratch) -> Archive {
+    let path = scratch.0.join("archive");
+    let place = place_of(path.to_str().expect("a text"), &[], &goes_on()).expect("it can be opened");
+    Archive::open_or_begin(place, None).expect("it is begun")
+}
+
+fn manifest(files: Vec<BackupFile>) -> Manifest {
+    let histories = vec![HistoryStart { history: History([3; 20]), origin: Origin::Nothing }];
+    Manifest { made_ms: 1, through: Index(9), applied: Index(5), histories, files }
+}
+
+#[test]
+#[should_panic(expected = "a chunk is found by its name")]
+fn no_chunk_is_written_that_ends_before_it_begins() {
+    let scratch = Scratch::new();
+    let _ = archive_in(&scratch).put_chunk(&Chunk { last: Index(1), ..chunk(7) });
+}
+
+#[test]
+#[should_panic(expected = "what a manifest says makes sense")]
+fn no_manifest_is_written_that_nobody_could_read() {
+    let scratch = Scratch::new();
+    let _ = archive_in(&scratch).put_manifest(&Manifest { applied: Index(10), ..manifest(Vec::new()) });
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "is removed, and a manifest names it")]
+fn no_file_is_removed_that_a_manifest_names() {
+    let scratch = Scratch::new();
+    let archive = archive_in(&scratch);
+    let (digest, bytes) = digest_file(&mut &b"content"[..]).expect("it is in memory");
+    archive.put_file(digest, &mut &b"content"[..]).expect("the place is there");
+    let of_backup = manifest(vec![BackupFile { path: "base/1.sst".into(), bytes, digest }]);
+    archive.put_manifest(&of_backup).expect("the place is there");
+    let object = archive.objects_of([&digest]).next().expect("there is one");
+    archive.remove(&of_backup.object()).and_then(|()| archive.remove(&object)).expect("no manifest names it any more");
+    archive
+        .put_file(digest, &mut &b"content"[..])
+        .and_then(|()| archive.put_manifest(&of_backup))
+        .expect("it is there");
+    let _ = archive.remove(&object);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Listed {
     /// The name, with slashes, relative to the place.
     pub name: String,
     pub bytes: u64,
-    /// When it was written, in milliseconds since 1970, by the place's clock.
+    /// The time at which the object was written, in milliseconds since 1970, by the place's clock.
     pub modified_ms: u64,
 }
 
@@ -32,7 +32,7 @@ pub enum PlaceError {
     Missing(String),
     /// The place has such an object already.
     Exists(String),
-    /// Another reason, for people. It may pass.
+    /// A failure of any other kind, which may be temporary; the text is for people.
     Failed(String),
 }
 
