@@ -34,7 +34,7 @@ struct Writer {
     sent: u64,
     /// The last write that had been acknowledged for so long before the end that it was synced.
     synced: u64,
-    /// When which write was acknowledged, some times in a second.
+    /// The moments at which writes were acknowledged, some of them in each second.
     marks: Vec<(Instant, u64)>,
     refused: bool,
 }

@@ -4,11 +4,12 @@
 //! Allowed results are: all data; a refusal, of the start or of a read, that names the place and says what to do; and,
 //! if the process was killed under `durability os`, less than all data if the start says that it has cut off the log's
 //! end: no more than the last moments, unless the end was damaged. `load` writes and reads back, `plant` has the kinds
-//! of damage, `planted` counts them.
+//! of damage, `planted` counts them, `refusal` says what a refusal names.
 
 mod load;
 mod plant;
 mod planted;
+mod refusal;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::client::Client;
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use load::Load;
-use plant::{KINDS, Kind, NOTICED, Sources};
+use plant::{Damage, KINDS, Kind, NOTICED, Sources};
 use planted::Planted;
 
 pub struct Options {
@@ -38,8 +39,8 @@ const TOLD: &str = "the end of the log is cut off";
 /// The advice in refusals of a start: each refusal has one of these, beside the path.
 pub const ADVICE: [&str; 3] = ["restore a backup", "Choose an empty one", "takes an existing directory"];
 
-/// The longest time until a server notices that files which it needs are gone.
-const NOTICE_MAX: Duration = Duration::from_secs(4);
+/// The longest time until a server notices that files which it needs are gone: tables are looked for every 8 seconds.
+const NOTICE_MAX: Duration = Duration::from_secs(12);
 
 /// The shortest run in which each kind of damage has to be planted.
 const ALL_KINDS_MIN: Duration = Duration::from_secs(600);
@@ -51,9 +52,9 @@ const DAMAGES: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Stop,
-    /// Killed while writers write.
+    /// The server is killed while writers write.
     Kill,
-    /// Killed after an idle while: all acknowledged writes are synced.
+    /// The server is killed after an idle while: all acknowledged writes are synced.
     KillIdle,
 }
 
@@ -207,23 +208,21 @@ impl<'a> Run<'a> {
             Ending::Kill => Cut::NotSynced,
             Ending::Stop | Ending::KillIdle => Cut::Nothing,
         };
-        let judged = self.judge(&place, may_be_cut).and_then(|is_whole| {
+        let judged = self.judge(&place, &what, may_be_cut).and_then(|is_whole| {
             // A directory that `check` finds sound starts, with all data or with the end cut off that the check tells
             // of.
             ensure!(is_whole || !sound || may_be_cut != Cut::Nothing, "'haypile check' finds it sound");
             Ok(())
         });
-        judged.with_context(|| kept(&mut place, &what))
+        judged.with_context(|| kept(&mut place, &what.text))
     }
 
     /// Starts on a damaged directory; an error is a finding. Returns true if all data is there.
-    fn judge(&mut self, place: &Workplace, may_be_cut: Cut) -> Result<bool> {
+    fn judge(&mut self, place: &Workplace, damage: &Damage, may_be_cut: Cut) -> Result<bool> {
         let found = match start(&self.options.server, place)? {
             Started::Refused(said) => {
                 self.totals.refused += 1;
-                let dir = place.data().display().to_string();
-                ensure!(said.contains(&dir), "the refusal does not name {dir}:\n{said}");
-                ensure!(ADVICE.iter().any(|advice| said.contains(advice)), "the refusal has no advice:\n{said}");
+                refusal::check(&said, &place.data(), damage)?;
                 return Ok(false);
             }
             Started::Running(server) => self.load.read(server.port())?,

@@ -1,5 +1,6 @@
 //! The kinds of damage, and how each is done to a data directory.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -24,6 +25,12 @@ pub enum Target {
     Manifest,
     EndFile,
     LockFile,
+}
+
+impl Target {
+    pub fn is_segment(self) -> bool {
+        matches!(self, FirstSegment | MiddleSegment | LastSegment | AnySegment)
+    }
 }
 
 /// A kind of damage.
@@ -107,13 +114,31 @@ pub const NOTICED: &[Kind] = &[
     Delete(LastSegment),
     Delete(AnySegment),
     Delete(Head),
+    Delete(Manifest),
+    Delete(Table),
     Delete(EndFile),
     Delete(LockFile),
     DeleteDir("log"),
     EmptyDir("log"),
     DeleteDir("base"),
+    EmptyDir("base"),
     DeleteDir(""),
 ];
+
+/// A damage that was done.
+#[derive(Debug)]
+pub struct Damage {
+    pub kind: Kind,
+    /// The damaged file, where it is one.
+    pub file: Option<PathBuf>,
+    pub text: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 /// The directories that parts are taken from.
 pub struct Sources {
@@ -121,13 +146,13 @@ pub struct Sources {
     pub older: Option<PathBuf>,
 }
 
-/// Does the damage, also while a server runs, and describes it; `None` if there is nothing to damage.
-pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<String>> {
-    let replace = |part: &str, source: &Path| -> Result<Option<String>> {
+/// Does the damage, also while a server runs; `None` if there is nothing to damage.
+pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<Damage>> {
+    let replace = |part: &str, source: &Path| -> Result<Option<Damage>> {
         remove_dir(&data.join(part))?;
         fs::create_dir_all(data.join(part))?;
         copy(&source.join(part), &data.join(part))?;
-        Ok(Some(format!("{kind:?}")))
+        Ok(Some(Damage { kind, file: None, text: format!("{kind:?}") }))
     };
     match kind {
         FromOther(part) => replace(part, &sources.other),
@@ -136,37 +161,45 @@ pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) ->
             let backups = data.join("backups");
             let Some(newest) = directories(&backups)?.pop() else { return Ok(None) };
             copy(&newest, data)?;
-            Ok(Some(format!("{kind:?}: {}", newest.display())))
+            Ok(Some(Damage { kind, file: None, text: format!("{kind:?}: {}", newest.display()) }))
         }
         _ => remove(kind, data, random),
     }
 }
 
 /// Does a damage that needs no other directory.
-fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<String>> {
+fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<Damage>> {
+    let whole = || Damage { kind, file: None, text: format!("{kind:?}") };
     let target = match kind {
         Delete(target) | Empty(target) | Truncate(target) | Flip(target) => target,
         DeleteDir(part) => {
             let was_there = data.join(part).exists();
             remove_dir(&data.join(part))?;
-            return Ok(was_there.then(|| format!("{kind:?}")));
+            return Ok(was_there.then(whole));
         }
         EmptyDir(part) => {
             let mut is_emptied = false;
             for path in files(&data.join(part), "")? {
                 is_emptied |= fs::remove_file(path).is_ok();
             }
-            return Ok(is_emptied.then(|| format!("{kind:?}")));
+            return Ok(is_emptied.then(whole));
         }
-        WithEndFile(kind) => {
+        WithEndFile(other) => {
             let end = remove(Delete(EndFile), data, random)?;
-            return Ok(end.and(remove(*kind, data, random)?).map(|what| format!("{what}, and haypile.end is gone")));
+            let both = end.and(remove(*other, data, random)?);
+            return Ok(both.map(|Damage { file, text, .. }| {
+                let text = format!("{text}, and haypile.end is gone");
+                Damage { kind, file, text }
+            }));
         }
         FromOther(_) | FromOlder(_) | BackupOver => return Ok(None),
     };
     let Some(path) = find(target, data, random)? else { return Ok(None) };
     match damage_file(kind, &path, random) {
-        Ok(place) => Ok(place.map(|place| format!("{kind:?}: {} at {place}", path.display()))),
+        Ok(place) => Ok(place.map(|place| {
+            let text = format!("{kind:?}: {} at {place}", path.display());
+            Damage { kind, file: Some(path), text }
+        })),
         // A running server removes files that it needs no more.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("{kind:?}: {}", path.display())),

@@ -8,8 +8,39 @@ const COLUMNS_MAX: usize = 120;
 
 /// Openings of a doc comment that name no subject, or lean on a neighbour that may move.
 const VAGUE: &[&str] = &[
-    "What", "The same", "Of those", "Who", "It", "They", "Those", "This", "That", "These", "Its", "Their", "As",
-    "Also", "There", "Whose",
+    "What",
+    "The same",
+    "Of those",
+    "Who",
+    "It",
+    "They",
+    "Those",
+    "This",
+    "That",
+    "These",
+    "Its",
+    "Their",
+    "As",
+    "Also",
+    "There",
+    "Whose",
+    "Another",
+    "Other",
+    "Others",
+    "Both",
+    "Not",
+    "Only",
+    "Same",
+    "Anything else",
+    "Something else",
+    "Held",
+    "Whether it",
+    "Whether they",
+    "When it",
+    "Where it",
+    "Why it",
+    "How it",
+    "How often it",
 ];
 
 /// Openings of a comment inside of code that name no subject.
@@ -76,6 +107,13 @@ fn openings_are_told_from_words_that_begin_like_them() {
                 let x = \"\n/// Those\n\";\n/// \"What\" is quoted.\n/// Whoever.\n\n    ///  The same, indented.\n\
                 fn h() {} // This.\n// That follows.\n/// As.\nfn i() {\n    // As in Redis.\n    // It follows.\n}\n";
     assert_eq!(vague(text), [1, 6, 9, 16, 17, 19]);
+}
+
+#[test]
+fn an_opening_may_have_two_words() {
+    let text = "/// Whether it leads.\nfn f() {}\n/// Whether items lead.\nfn g() {}\n/// Only here.\nfn h() {}\n\
+                /// Otherwise.\nfn i() {}\n// Whether it leads.\n/// How often it\n/// came.\nfn j() {}\n";
+    assert_eq!(vague(text), [1, 5, 10]);
 }
 
 #[test]

@@ -95,7 +95,7 @@ enum Prose {
 }
 
 /// Blanks comments and the insides of texts and characters.
-fn without_texts(text: &str) -> String {
+pub fn without_texts(text: &str) -> String {
     blanked(text, prose(text).into_iter().map(|(_, range)| range))
 }
 

@@ -147,7 +147,7 @@ fn rectangle(class: &str, x: f64, y: f64, width: f64, height: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roxmltree::{Document, Node};
+    use roxmltree::Document;
 
     fn bar(label: &str, ratio: f64, target: Option<f64>, of: Of) -> Bar {
         Bar { label: label.to_string(), figure: format!("{ratio:.2}"), ratio, target, of }
@@ -162,10 +162,6 @@ mod tests {
         let second = vec![bar("four", 14.0, None, Of::AnotherServer)];
         let section = |heading: &str, bars| Section { heading: heading.to_string(), groups: vec![bars] };
         svg("Ratios", "at 1: Redis", &[section("first", first), section("second", second)])
-    }
-
-    fn number(node: Node, name: &str) -> f64 {
-        node.attribute(name).and_then(|value| value.parse().ok()).expect("a number")
     }
 
     #[test]
@@ -185,39 +181,6 @@ mod tests {
 
     #[test]
     fn no_line_and_no_bar_meets_a_text() {
-        let svg = chart();
-        let document = Document::parse(&svg).expect("the chart is well-formed");
-        let texts: Vec<(f64, f64, f64, f64)> = document
-            .descendants()
-            .filter(|node| node.has_tag_name("text"))
-            .map(|node| {
-                let (x, y) = (number(node, "x"), number(node, "y"));
-                let width = frame::width_of(node.text().unwrap_or_default());
-                let class = node.attribute("class").unwrap_or_default();
-                let left = if class.contains("end") {
-                    x - width
-                } else if class.contains("middle") {
-                    x - width / 2.0
-                } else {
-                    x
-                };
-                (left, left + width, y - 11.0, y + 3.0)
-            })
-            .collect();
-        let lines = document.descendants().filter(|node| node.has_tag_name("line")).map(|node| {
-            let (x, top, bottom) = (number(node, "x1"), number(node, "y1"), number(node, "y2"));
-            (x, x, top, bottom)
-        });
-        let bars = document.descendants().filter(|node| node.has_tag_name("rect") && node.has_attribute("rx"));
-        let bars = bars.map(|node| {
-            let (x, y) = (number(node, "x"), number(node, "y"));
-            (x, x + number(node, "width"), y, y + number(node, "height"))
-        });
-        for (left, right, top, bottom) in lines.chain(bars) {
-            for text in &texts {
-                let apart = right < text.0 || left > text.1 || bottom < text.2 || top > text.3;
-                assert!(apart, "{:?} meets {text:?}", (left, right, top, bottom));
-            }
-        }
+        frame::testing::no_text_is_met(&chart());
     }
 }

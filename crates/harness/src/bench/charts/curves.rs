@@ -63,7 +63,7 @@ pub struct Curve {
 /// The scale of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From zero on, in equal steps.
+    /// Equal steps from zero on.
     Linear,
     /// Powers of two, with a red line at 1.
     Ratio,
@@ -288,6 +288,17 @@ mod tests {
         let texts: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
         for text in ["A & B <c>", "Costs <of> A & B", "100 KB", "at 1: Redis"] {
             assert!(texts.contains(&text), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_line_no_dot_and_no_curve_meets_a_text() {
+        let ratios = [panel([&[0.5, 1.0, 9.0], &[0.7, f64::NAN, 0.2]]), panel([&[0.1, 0.1, 0.1], &[0.3, 9.0, 1.0]])];
+        frame::testing::no_text_is_met(&svg("Costs", Some("at 1: Redis"), "Less is better.", &ratios, &[PEAK]));
+        for greatest in [0.05, 1.0, 7.9, 130.0, 12_000.0] {
+            let mut times = [panel([&[0.0, 0.1, greatest], &[greatest, greatest / 3.0, 0.0]])];
+            times[0].scale = Scale::Linear;
+            frame::testing::no_text_is_met(&svg("Times", None, "Percentiles.", &times, &[]));
         }
     }
 

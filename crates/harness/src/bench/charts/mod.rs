@@ -173,3 +173,18 @@ fn get_and_set(get: &Table, set: &Table, column: &str) -> Result<Vec<Curve>> {
         Curve { name: "SET".to_string(), tone: Tone::Second, values: set.numbers(column)? },
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_meets_a_text_in_the_charts_of_the_page() {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this");
+        let page = fs::read_to_string(Path::new(&package).join("../../docs/benchmarks.md")).expect("the page is there");
+        for (file, svg) in of_page(&page).expect("the tables are complete") {
+            println!("{file}");
+            frame::testing::no_text_is_met(&svg);
+        }
+    }
+}
