@@ -4,11 +4,18 @@
 
 mod server;
 
-use haypile_engine::{Inbox, Peer, Session, Worker};
+use haypile_commands::keys::dump::LongDump;
+use haypile_engine::{Engine, FollowerLocks, Inbox, Peer, Session, Target, Targets, Worker};
 use haypile_log::testing::FaultFiles;
+use haypile_resp::Reply;
+use haypile_store::{Call, Mode, Named, RecordLocks, TxnBuffers};
+use haypile_types::stream::{Stream, StreamId};
+use haypile_types::string;
 use server::{Data, PATIENCE, Server, request};
+use std::io;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client of an event loop.
 struct Client {
@@ -32,63 +39,195 @@ impl Client {
     }
 }
 
-/// The other event loop: a client that waits for a key, one that hears of events, and one that looks.
+/// The other event loop: clients that wait for a key, that hear of events, that watch a key, and one that looks.
 struct Other {
     worker: Worker,
     waiter: Client,
     listener: Client,
+    watcher: Client,
     looker: Client,
 }
 
-#[test]
-fn a_run_is_committed_then_marked_then_told_of_then_delivered() {
-    let data = Data::new();
-    let engine = server::engine(2);
-    let other: Arc<Mutex<Option<Other>>> = Arc::default();
-    let inbox: Arc<OnceLock<Arc<Inbox>>> = Arc::default();
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let wake = {
-        let (other, inbox, seen) = (other.clone(), inbox.clone(), seen.clone());
-        move || {
-            let Some(Other { worker, looker, .. }) = &mut *other.lock().expect("no panic") else { return };
-            let mut events = Vec::new();
-            inbox.get().expect("it was set").take(&mut events);
-            let watched = looker.ask(worker, "WATCH with list");
-            let value = looker.ask(worker, "GET with");
-            let told = inbox.get().expect("it was set").has_notices();
-            seen.lock().expect("no panic").push(format!("{watched} {value} told {told} delivered {}", events.len()));
+/// Two event loops. Whenever the other one is woken, it looks.
+struct Loops {
+    engine: Arc<Engine>,
+    own: Worker,
+    client: Client,
+    /// Wakes of the own event loop.
+    wakes: Receiver<()>,
+    other: Arc<Mutex<Option<Other>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+    // Last: the store is closed when nothing uses it any more.
+    data: Data,
+}
+
+impl Loops {
+    /// Begins with these commands; then the clients of the other event loop ask for what they ask for. `look` is how
+    /// the committed value is looked at: a read of one row, which needs no lock.
+    fn new(first: &[&str], waits: &str, listens: &[&str], watches: &str, look: &'static str) -> Loops {
+        let data = Data::new();
+        let engine = server::engine(2);
+        let other: Arc<Mutex<Option<Other>>> = Arc::default();
+        let inbox: Arc<OnceLock<Arc<Inbox>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let wake = {
+            let (other, inbox, seen) = (other.clone(), inbox.clone(), seen.clone());
+            move || {
+                let Some(Other { worker, watcher, looker, .. }) = &mut *other.lock().expect("no panic") else { return };
+                let mut events = Vec::new();
+                inbox.get().expect("it was set").take(&mut events);
+                let value = looker.ask(worker, look);
+                let about = watcher.ask(worker, "CLIENT INFO");
+                let flags = about.split(" flags=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it has some");
+                let (marked, told) = (flags.contains('d'), inbox.get().expect("it was set").has_notices());
+                let delivered = events.len();
+                let seen_now = format!("{value} marked {marked} told {told} delivered {delivered}");
+                seen.lock().expect("no panic").push(seen_now);
+            }
+        };
+        let (woken, wakes) = channel();
+        let woken = Mutex::new(woken);
+        // Nobody listens any more when the test is over.
+        let wake_own = move || _ = woken.lock().expect("no panic").send(());
+        let mut own = Worker::new(engine.clone(), 0, Box::new(wake_own));
+        let mut worker = Worker::new(engine.clone(), 1, Box::new(wake));
+        inbox.set(worker.inbox().clone()).ok().expect("it is set once");
+        engine.serve(data.store.clone()).expect("threads can start");
+        let mut client = Client::new(&mut own);
+        for command in first {
+            let reply = client.ask(&mut own, command);
+            assert!(!reply.starts_with('-'), "{command}: {reply}");
         }
-    };
-    let mut own = Worker::new(engine.clone(), 0, Box::new(|| ()));
-    let mut worker = Worker::new(engine.clone(), 1, Box::new(wake));
-    inbox.set(worker.inbox().clone()).ok().expect("it is set once");
-    engine.serve(data.store.clone()).expect("threads can start");
-    let mut pusher = Client::new(&mut own);
-    assert_eq!(pusher.ask(&mut own, "CONFIG SET notify-keyspace-events El"), "+OK");
-    let [mut waiter, mut listener, looker] = [0; 3].map(|_| Client::new(&mut worker));
-    assert_eq!(waiter.ask(&mut worker, "BLPOP list 0"), "");
-    listener.ask(&mut worker, "SUBSCRIBE __keyevent@0__:rpush");
-    *other.lock().expect("no panic") = Some(Other { worker, waiter, listener, looker });
+        let [mut waiter, mut listener, mut watcher, looker] = [0; 4].map(|_| Client::new(&mut worker));
+        assert_eq!(waiter.ask(&mut worker, waits), "");
+        listens.iter().for_each(|command| assert!(!listener.ask(&mut worker, command).starts_with('-'), "{command}"));
+        assert_eq!(watcher.ask(&mut worker, &format!("WATCH {watches}")), "+OK");
+        *other.lock().expect("no panic") = Some(Other { worker, waiter, listener, watcher, looker });
+        Loops { engine, own, client, wakes, other, seen, data }
+    }
 
+    fn ask(&mut self, command: &str) -> String {
+        self.client.ask(&mut self.own, command)
+    }
+
+    /// Lets the client take what was delivered to it, and returns what it got.
+    fn go_on(&mut self) -> String {
+        let Client { session, output } = &mut self.client;
+        self.own.turn(session, b"", output, self.engine.now_ms());
+        String::from_utf8_lossy(&std::mem::take(output)).trim_end().to_owned()
+    }
+
+    /// Checks that the other event loop was woken twice, when the listener was told and when the waiter was served, and
+    /// found each time that the value was committed and the watcher marked.
+    fn check(mut self, value: &str) {
+        let Some(Other { mut worker, waiter, listener, watcher, looker }) = self.other.lock().expect("no panic").take()
+        else {
+            unreachable!("it was put there")
+        };
+        let expected = [0, 1].map(|delivered| format!("{value} marked true told true delivered {delivered}"));
+        assert_eq!(*self.seen.lock().expect("no panic"), expected, "committed, marked, told of, delivered");
+        for mut client in [waiter, listener, watcher, looker] {
+            worker.disconnect(&mut client.session);
+        }
+        self.own.disconnect(&mut self.client.session);
+        self.engine.close();
+    }
+}
+
+#[test]
+fn a_block_is_committed_then_marked_then_told_of_then_delivered() {
+    let listens = ["SUBSCRIBE __keyevent@0__:rpush"];
+    let first = ["CONFIG SET notify-keyspace-events El"];
+    let mut loops = Loops::new(&first, "BLPOP list 0", &listens, "with", "GET with");
     for command in ["MULTI", "SET with it", "RPUSH list a"] {
-        pusher.ask(&mut own, command);
+        loops.ask(command);
     }
-    assert_eq!(pusher.ask(&mut own, "EXEC"), "*2 +OK :1");
+    assert_eq!(loops.ask("EXEC"), "*2 +OK :1");
+    loops.check("$2 it");
+}
 
-    let Some(Other { mut worker, mut waiter, mut listener, mut looker }) = other.lock().expect("no panic").take()
-    else {
-        unreachable!("it was put there")
-    };
-    let expected = ["+OK $2 it told true delivered 0", "+OK $2 it told true delivered 1"];
-    assert_eq!(*seen.lock().expect("no panic"), expected, "committed, told of, delivered");
-    assert_eq!(looker.ask(&mut worker, "MULTI"), "+OK");
-    assert_eq!(looker.ask(&mut worker, "GET with"), "+QUEUED");
-    assert_eq!(looker.ask(&mut worker, "EXEC"), "*1 $2 it", "nothing has changed since it was watched");
-    for client in [&mut waiter, &mut listener, &mut looker] {
-        worker.disconnect(&mut client.session);
+/// A reader of a group that waits for entries is served by the end of the stream: with an error.
+const READS: &str = "XREADGROUP GROUP group c BLOCK 0 STREAMS stream >";
+
+#[test]
+fn an_expired_key_is_gone_then_marked_then_told_of_then_delivered() {
+    let first =
+        ["CONFIG SET notify-keyspace-events Ex", "XGROUP CREATE stream group $ MKSTREAM", "PEXPIRE stream 600000"];
+    let listens = ["SUBSCRIBE __keyevent@0__:expired"];
+    let mut loops = Loops::new(&first, READS, &listens, "stream", "EXISTS stream");
+    let later_ms = loops.engine.now_ms() + 800_000;
+    loops.own.expire(later_ms);
+    loops.check(":0");
+}
+
+/// A target of MIGRATE that takes everything.
+struct Takes;
+
+impl Targets for Takes {
+    fn connect(&self, _: &[u8], _: u16, _: Duration) -> io::Result<Box<dyn Target>> {
+        Ok(Box::new(Takes))
     }
-    own.disconnect(&mut pusher.session);
-    engine.close();
+}
+
+impl Target for Takes {
+    fn send(&mut self, _: &[&[u8]]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn send_long(&mut self, _: &[&[u8]], _: &mut LongDump, _: &[&[u8]]) -> io::Result<()> {
+        unreachable!("the value is short")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Reply> {
+        Ok(Reply::ok())
+    }
+}
+
+#[test]
+fn a_migrated_key_is_gone_then_marked_then_told_of_then_delivered() {
+    let first = ["CONFIG SET notify-keyspace-events Eg", "XGROUP CREATE stream group $ MKSTREAM"];
+    let listens = ["SUBSCRIBE __keyevent@0__:del"];
+    let mut loops = Loops::new(&first, READS, &listens, "stream", "EXISTS stream");
+    loops.engine.reach_targets(Box::new(Takes));
+    assert_eq!(loops.ask("MIGRATE host 1 stream 0 60000"), "");
+    loops.own.start_jobs();
+    let mut events = Vec::new();
+    while events.is_empty() {
+        loops.wakes.recv_timeout(PATIENCE).expect("the call ends");
+        loops.own.inbox().take(&mut events);
+    }
+    events.into_iter().for_each(|event| loops.client.session.deliver(event));
+    assert_eq!(loops.go_on(), "+OK");
+    loops.check(":0");
+}
+
+/// A record of a master makes no keyspace event: who has kept its key is told.
+#[test]
+fn a_record_takes_effect_then_marks_then_is_told_of_then_delivered() {
+    let first = ["XADD stream 1-1 f v", "SET with before"];
+    let listens = ["HELLO 3", "CLIENT TRACKING ON", "GET with"];
+    let loops = Loops::new(&first, "XREAD BLOCK 0 STREAMS stream 1-1", &listens, "with", "GET with");
+    let (engine, store) = (&loops.engine, &loops.data.store);
+    let (stream, with) = (store.key(0, b"stream"), store.key(0, b"with"));
+    let mut apply = || {
+        let call = Call { now_ms: engine.now_ms(), seed: 1, database: 0, mode: Mode::Memory, pins: None };
+        let mut txn = store.begin(TxnBuffers::default(), call);
+        string::set(&mut txn, &with, b"it").expect("writes");
+        let mut entries = Stream::edit(&mut txn, &stream).expect("reads").expect("is there");
+        let fields = [&b"f"[..], b"v"].into_iter();
+        entries.append(&mut txn, &stream, StreamId::new(1, 2), fields).expect("writes");
+        entries.save(&mut txn, &stream).expect("writes");
+        txn.commit().expect("there is room");
+    };
+    let mut keys = [store.key(0, b"stream"), store.key(0, b"with")];
+    keys.sort_by_key(|key| key.hash);
+    let goes_on = || true;
+    FollowerLocks::new(engine, store, engine.store_version(), &goes_on).hold(Named::Keys(&keys), &mut apply);
+    loops.check("$2 it");
 }
 
 /// The rest of a client may be ended when there is time for it; its wait ends at once.

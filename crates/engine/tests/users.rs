@@ -30,7 +30,7 @@ fn a_wrong_number_of_keys_is_refused_by_every_command_that_takes_one() {
 }
 
 #[test]
-fn a_call_is_looked_at_wherever_it_comes_from() {
+fn a_call_is_looked_at() {
     check(
         "by itself: its command, keys, channels and database",
         &format!(
@@ -67,8 +67,12 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
             "
         ),
     );
+}
+
+#[test]
+fn calls_of_a_block_are_looked_at_when_it_runs_too() {
     check(
-        "of a block, when it is queued, and again when it runs",
+        "when it is queued, and again when it runs",
         &format!(
             "
             0: ACL SETUSER bob on nopass ~a* +@all -shutdown => +OK
@@ -88,7 +92,7 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
         ),
     );
     check(
-        "of a block that changes its own user",
+        "of a user that changes itself in it",
         "
         0: ACL SETUSER bob on nopass ~a* &c +@all => +OK
         1: AUTH bob x => +OK
@@ -103,8 +107,12 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
         1: SET a 2 => -NOPERM User bob has no permissions to run the 'set' command
         ",
     );
+}
+
+#[test]
+fn calls_of_a_script_are_looked_at() {
     check(
-        "of a script, and one that only asks",
+        "those it makes, and those it only asks about",
         "
         0: ACL SETUSER bob on nopass ~a* +@all -@dangerous => +OK
         1: AUTH bob x => +OK
@@ -117,8 +125,12 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
         1: EVAL for␣i=1,3000␣do␣redis.pcall('get','b'..i)␣end␣return␣1 0 => :1
         ",
     );
+}
+
+#[test]
+fn the_keys_that_handlers_use_are_looked_at() {
     check(
-        "of the keys that the handlers use",
+        "those of options, wherever they stand",
         &format!(
             "
             0: ACL SETUSER bob on nopass ~a* ~streams +@all => +OK
@@ -133,7 +145,7 @@ fn a_call_is_looked_at_wherever_it_comes_from() {
         ),
     );
     check(
-        "of SORT, which reads keys that it does not name",
+        "those that SORT reads and does not name",
         "
         0: ACL SETUSER bob on nopass ~a* +@all => +OK
         1: AUTH bob x => +OK

@@ -3,6 +3,7 @@
 mod host;
 
 use haypile_resp::Protocol;
+use haypile_script::testing::{self, Reads};
 use haypile_script::{LibraryHead, Outcome, Program, Run, functions_of};
 use host::{Fake, check, interpreter, run_on, shown};
 use std::sync::Arc;
@@ -275,114 +276,115 @@ fn the_clock_of_a_process_is_all_that_scripts_have_of_its_system() {
     ]);
 }
 
+/// The pieces of what each library reads, of which random bytes are made.
+const PIECES: &[(Reads, &[&[u8]])] = &[
+    (
+        Reads::Cjson,
+        &[
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b",",
+            b":",
+            b"\"a\"",
+            b"\"",
+            b"\\u00e9",
+            b"\\ud83d\\ude00",
+            b"\\",
+            b"1",
+            b"-1.5e300",
+            b"1e999",
+            b"0x10",
+            b"nan",
+            b"-infinity",
+            b"null",
+            b"true",
+            b"fals",
+            b" ",
+            b"\n",
+            b"\0",
+            b"\xff",
+        ],
+    ),
+    (
+        Reads::Cmsgpack,
+        &[
+            b"\x00",
+            b"\x7f",
+            b"\x81",
+            b"\x93",
+            b"\xa3abc",
+            b"\xc0",
+            b"\xc2",
+            b"\xc3",
+            b"\xca\x7f\x80\0\0",
+            b"\xcb",
+            b"\xcc\xff",
+            b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\xd0\x80",
+            b"\xd3",
+            b"\xd9\x03xyz",
+            b"\xdb\x7f\xff\xff\xff",
+            b"\xdc\xff\xff",
+            b"\xdd\xff\xff\xff\xff",
+            b"\xde\x00\x02",
+            b"\xdf\0\0\0\x01",
+            b"\xc4\x02ab",
+            b"\xc1",
+            b"\xd4\x01a",
+            b"\xe0",
+        ],
+    ),
+    (
+        Reads::Struct,
+        &[
+            b"b",
+            b"B",
+            b"h",
+            b"H",
+            b"l",
+            b"L",
+            b"T",
+            b"f",
+            b"d",
+            b"s",
+            b"x",
+            b" ",
+            b"!",
+            b"!8",
+            b"<",
+            b">",
+            b"=",
+            b"i3",
+            b"I8",
+            b"i33",
+            b"c",
+            b"c0",
+            b"c4",
+            b"Bc0",
+            b"c99999999999",
+            b"!3",
+            b"\0",
+            b"\x01\x02\x03\x04\x05\x06\x07\x08",
+            b"abc\0",
+            b"\xff\xff\xff\xff",
+        ],
+    ),
+];
+
 #[test]
 fn libraries_read_any_bytes() {
-    use haypile_script::testing::{Reads, check_reading, interpreter};
-    const PIECES: &[(Reads, &[&[u8]])] = &[
-        (
-            Reads::Cjson,
-            &[
-                b"{",
-                b"}",
-                b"[",
-                b"]",
-                b",",
-                b":",
-                b"\"a\"",
-                b"\"",
-                b"\\u00e9",
-                b"\\ud83d\\ude00",
-                b"\\",
-                b"1",
-                b"-1.5e300",
-                b"1e999",
-                b"0x10",
-                b"nan",
-                b"-infinity",
-                b"null",
-                b"true",
-                b"fals",
-                b" ",
-                b"\n",
-                b"\0",
-                b"\xff",
-            ],
-        ),
-        (
-            Reads::Cmsgpack,
-            &[
-                b"\x00",
-                b"\x7f",
-                b"\x81",
-                b"\x93",
-                b"\xa3abc",
-                b"\xc0",
-                b"\xc2",
-                b"\xc3",
-                b"\xca\x7f\x80\0\0",
-                b"\xcb",
-                b"\xcc\xff",
-                b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
-                b"\xd0\x80",
-                b"\xd3",
-                b"\xd9\x03xyz",
-                b"\xdb\x7f\xff\xff\xff",
-                b"\xdc\xff\xff",
-                b"\xdd\xff\xff\xff\xff",
-                b"\xde\x00\x02",
-                b"\xdf\0\0\0\x01",
-                b"\xc4\x02ab",
-                b"\xc1",
-                b"\xd4\x01a",
-                b"\xe0",
-            ],
-        ),
-        (
-            Reads::Struct,
-            &[
-                b"b",
-                b"B",
-                b"h",
-                b"H",
-                b"l",
-                b"L",
-                b"T",
-                b"f",
-                b"d",
-                b"s",
-                b"x",
-                b" ",
-                b"!",
-                b"!8",
-                b"<",
-                b">",
-                b"=",
-                b"i3",
-                b"I8",
-                b"i33",
-                b"c",
-                b"c0",
-                b"c4",
-                b"Bc0",
-                b"c99999999999",
-                b"!3",
-                b"\0",
-                b"\x01\x02\x03\x04\x05\x06\x07\x08",
-                b"abc\0",
-                b"\xff\xff\xff\xff",
-            ],
-        ),
-    ];
     let mut seed: u64 = 20_261_126;
     let mut below = |n: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % n
     };
-    let mut interpreter = interpreter();
+    let mut interpreter = testing::interpreter();
     for (reads, pieces) in PIECES {
         for _ in 0..2_000 {
             let bytes: Vec<u8> = (0..below(14)).flat_map(|_| pieces[below(pieces.len())].iter().copied()).collect();
-            check_reading(&mut interpreter, *reads, &bytes);
+            testing::check_reading(&mut interpreter, *reads, &bytes);
         }
     }
 }

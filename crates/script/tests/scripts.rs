@@ -139,6 +139,12 @@ fn errors_say_what_and_where() {
             "-ERR [string \"x=1\"]:1: Attempt to modify a readonly table script: SHA, on x=1:1.",
         ),
         ("return loadstring('error([[b]])', '@foo')()", "-ERR foo:1: b script: SHA, on @foo:1."),
+    ]);
+}
+
+#[test]
+fn errors_of_the_table_redis_say_what_they_want() {
+    check(&[
         ("return redis.sha1hex()", "-ERR wrong number of arguments script: SHA, on @user_script:1."),
         ("return redis.log(1)", "-ERR redis.log() requires two arguments or more. script: SHA, on @user_script:1."),
         ("return redis.log(9,'a')", "-ERR Invalid debug level. script: SHA, on @user_script:1."),

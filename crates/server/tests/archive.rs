@@ -458,9 +458,9 @@ fn a_replica_begins_from_an_archive_instead_of_a_copy() {
     master.stop();
 }
 
-#[test]
-fn damage_in_an_archive_is_noticed_and_named() {
-    let (dir, place) = (TempDir::new(), TempDir::new());
+/// Makes an archive of a backup and chunks behind it; returns the digest of its newest data.
+fn archive_of_a_backup_and_chunks(place: &TempDir) -> String {
+    let dir = TempDir::new();
     let server = archiving(dir.path(), place.path(), &["--memtable-size", "1mb"]);
     let mut client = server.client();
     fill(&mut client, 0, 3000);
@@ -472,6 +472,13 @@ fn damage_in_an_archive_is_noticed_and_named() {
     }
     let digest_now = digest(&mut client);
     server.stop();
+    digest_now
+}
+
+#[test]
+fn damage_in_an_archive_is_noticed_and_named() {
+    let place = TempDir::new();
+    let digest_now = archive_of_a_backup_and_chunks(&place);
     let restores = || {
         let scratch = TempDir::new();
         haypile(&["restore", "--from", text(place.path()), "--dir", text(&scratch.path().join("data"))])

@@ -214,7 +214,15 @@ fn a_client_that_says_so_reads_from_any_member() {
     let refused = client.ask("EVAL \"return redis.call('set',KEYS[1],1)\" 1 a");
     assert!(refused.starts_with(write), "{refused}");
     assert!(client.ask("CLIENT INFO").contains(" flags=r "));
+}
 
+#[test]
+fn a_client_that_reads_from_a_member_sees_what_it_applies() {
+    let group = Group::start(&[]);
+    let leader = group.leader();
+    let other = (leader + 1) % 3;
+    let moved = |slot: u16| format!("-MOVED {slot} 127.0.0.1:{}\r\n", group.ports[leader]);
+    let (mut writer, mut client) = (group.client(leader), reader(&group, other));
     // A client that waits to read is served by what its member applies.
     client.send(b"XREAD BLOCK 0 STREAMS stream 0\r\n");
     wait_until("it waits", || group.client(other).info("blocked_clients") == "1");

@@ -253,8 +253,8 @@ fn whoever_asks_is_answered_beside_any_number_that_do_not() {
         }
         let since = Instant::now();
         assert_eq!(value(&metrics(port), "haypile_connected_clients"), "1", "who asks for metrics is no client");
-        // The others are let go after ten seconds.
-        assert!(since.elapsed() < Duration::from_secs(8), "{round}: {:?}", since.elapsed());
+        // Who does not ask is let go after ten seconds: nobody has waited for that, nor for a second of them.
+        assert!(since.elapsed() < Duration::from_secs(3), "{round}: {:?}", since.elapsed());
         assert_eq!(client.ask("PING"), "+PONG\r\n");
     }
     // No more of them are open than there may be.

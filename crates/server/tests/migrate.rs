@@ -450,7 +450,8 @@ fn a_call_is_answered_in_its_time_however_many_targets_hang() {
     // The clock answers calls that have no thread.
     let by_the_clock = "-IOERR error or timeout connecting to the client\r\n";
     assert_eq!(migrate(&mut one, port, &[&key, "0", "300"]), by_the_clock);
-    assert!(begun.elapsed().as_millis() >= 300);
+    let took = begun.elapsed();
+    assert!((Duration::from_millis(300)..Duration::from_secs(5)).contains(&took), "{took:?} of 300 ms");
     assert_eq!(one.ask(&format!("GET {key}")), bulk("v"), "it can be asked for again");
     for mut client in waiting {
         assert_eq!(client.reply(), by_the_clock);

@@ -19,29 +19,10 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("haypile-ingest-cost-{}", std::process::id()));
     let base = Arc::new(Rocks::open(&directory, Options::default()).expect("the base opens"));
 
-    // The reader's waits are those of an event loop.
     let stop = Arc::new(AtomicBool::new(false));
     let reader = std::thread::spawn({
         let (base, stop) = (base.clone(), stop.clone());
-        move || {
-            let mut random = Random(99);
-            let mut waits = Vec::new();
-            let mut mutex_us = 0;
-            set_perf_stats(PerfStatsLevel::EnableTime);
-            while !stop.load(Ordering::Relaxed) {
-                let row = key_of(random.next() % keys);
-                let begun = Instant::now();
-                let mutex_ns = with_thread_local(|perf| {
-                    base.get(&row, Tier::Memory).expect("a read");
-                    perf.metric(PerfMetric::DbMutexLockNanos)
-                });
-                waits.push(begun.elapsed().as_micros() as u64);
-                mutex_us = mutex_us.max(mutex_ns / 1000);
-                std::thread::sleep(Duration::from_micros(200));
-            }
-            waits.sort_unstable();
-            (waits, mutex_us)
-        }
+        move || read_until(&stop, &base, keys)
     });
 
     let mut random = Random(3);
@@ -52,16 +33,7 @@ fn main() {
     let mut generating_ns = 0;
     for _ in 0..flushes {
         let begun = this_thread_ns();
-        let mut rows: Vec<_> = (0..per_flush)
-            .map(|_| {
-                let id = random.next() % keys;
-                // About half compressible.
-                let value = (0..value_bytes).map(|at| if at % 16 < 8 { random.next() as u8 } else { b'x' }).collect();
-                (key_of(id), value)
-            })
-            .collect();
-        rows.sort_unstable();
-        rows.dedup_by(|a: &mut (Vec<u8>, Vec<u8>), b| a.0 == b.0);
+        let rows = random_rows(&mut random, keys, per_flush, value_bytes);
         written += rows.len() as u64;
         let mut sorted = Sorted::new(&rows);
         drop(rows);
@@ -101,6 +73,43 @@ fn main() {
     );
     base.close();
     std::fs::remove_dir_all(&directory).expect("the directory goes");
+}
+
+/// Reads rows as an event loop does, until it is to stop; returns how many microseconds each read took, sorted, and the
+/// most that one waited for RocksDB's mutex.
+fn read_until(stop: &AtomicBool, base: &Rocks, keys: u64) -> (Vec<u64>, u64) {
+    let mut random = Random(99);
+    let mut waits = Vec::new();
+    let mut mutex_us = 0;
+    set_perf_stats(PerfStatsLevel::EnableTime);
+    while !stop.load(Ordering::Relaxed) {
+        let row = key_of(random.next() % keys);
+        let begun = Instant::now();
+        let mutex_ns = with_thread_local(|perf| {
+            base.get(&row, Tier::Memory).expect("a read");
+            perf.metric(PerfMetric::DbMutexLockNanos)
+        });
+        waits.push(begun.elapsed().as_micros() as u64);
+        mutex_us = mutex_us.max(mutex_ns / 1000);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    waits.sort_unstable();
+    (waits, mutex_us)
+}
+
+/// Returns rows of random keys in their order, each key once.
+fn random_rows(random: &mut Random, keys: u64, count: u64, value_bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows: Vec<_> = (0..count)
+        .map(|_| {
+            let id = random.next() % keys;
+            // About half compressible.
+            let value = (0..value_bytes).map(|at| if at % 16 < 8 { random.next() as u8 } else { b'x' }).collect();
+            (key_of(id), value)
+        })
+        .collect();
+    rows.sort_unstable();
+    rows.dedup_by(|a: &mut (Vec<u8>, Vec<u8>), b| a.0 == b.0);
+    rows
 }
 
 fn figure(base: &Rocks, name: &str) -> u64 {

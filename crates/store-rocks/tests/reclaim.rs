@@ -155,6 +155,20 @@ impl World {
         }
     }
 
+    fn new_object(&mut self, database: usize, slot: u16) -> (Space, Slot, ObjectId) {
+        let object = (self.databases[database], Slot(slot), ObjectId(self.active.next_object));
+        self.active.next_object += 1;
+        object
+    }
+
+    /// Writes the first elements of an object.
+    fn put_elements(&mut self, object: (Space, Slot, ObjectId), elements: u8) {
+        for element in 0..elements {
+            let row = self.element(object, element);
+            self.put(&row);
+        }
+    }
+
     fn living(&self, object: usize) -> Option<usize> {
         (!self.objects.is_empty()).then(|| object % self.objects.len())
     }
@@ -162,24 +176,16 @@ impl World {
     fn apply(&mut self, event: &Event) {
         match *event {
             Event::Create { database, slot, elements } => {
-                let object = (self.databases[database], Slot(slot), ObjectId(self.active.next_object));
-                self.active.next_object += 1;
+                let object = self.new_object(database, slot);
                 self.objects.push(object);
                 self.put(&owner_row(object.0, object.1, object.2));
                 self.put(&meta_row(&Key { space: object.0, slot: object.1, hash: object.2.0 as u32, name: b"k" }));
-                for element in 0..elements {
-                    let row = self.element(object, element);
-                    self.put(&row);
-                }
+                self.put_elements(object, elements);
             }
             Event::WriteAhead { database, slot, elements } => {
-                let object = (self.databases[database], Slot(slot), ObjectId(self.active.next_object));
-                self.active.next_object += 1;
+                let object = self.new_object(database, slot);
                 self.ahead.push_back(object);
-                for element in 0..elements {
-                    let row = self.element(object, element);
-                    self.put(&row);
-                }
+                self.put_elements(object, elements);
             }
             Event::Own => {
                 if let Some(object) = self.ahead.pop_front() {
@@ -236,16 +242,18 @@ impl World {
                 // Closing may end the compaction before its time.
                 self.beside.push(std::thread::spawn(move || drop(base.reclaim_range(b"", &[0xff]))));
             }
-            Event::Close { tell_again } => {
-                self.base.close();
-                for thread in self.beside.drain(..) {
-                    thread.join().expect("the compaction ends");
-                }
-                self.base = open(&self.directory);
-                if tell_again {
-                    self.base.set_reclaim(self.reclaim.clone());
-                }
-            }
+            Event::Close { tell_again } => self.reopen(tell_again),
+        }
+    }
+
+    fn reopen(&mut self, tell_again: bool) {
+        self.base.close();
+        for thread in self.beside.drain(..) {
+            thread.join().expect("the compaction ends");
+        }
+        self.base = open(&self.directory);
+        if tell_again {
+            self.base.set_reclaim(self.reclaim.clone());
         }
     }
 

@@ -13,6 +13,7 @@ use haypile_store::{
     TxnBuffers, row,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -446,22 +447,37 @@ fn a_power_failure_leaves_what_was_synced() {
     println!("{lost} transactions that were not synced are lost");
 }
 
+/// The rows of one commit that is applied in steps.
+const MANY: usize = 3000;
+
+fn version_of(store: &Store, key: usize) -> u64 {
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+    let name = name(key);
+    let row = txn.meta(&txn.key(&name)).expect("the base is well");
+    row.map_or(0, |row| u64::from_be_bytes(row[..8].try_into().expect("a version")))
+}
+
+/// Commits a version of these keys; returns false where the store takes no more.
+fn commit_version(store: &Store, keys: Range<usize>, version: u64) -> bool {
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+    for key in keys {
+        let name = name(key);
+        if txn.put_meta(&txn.key(&name), &[&version.to_be_bytes(), b"a version of this key"]).is_err() {
+            return false;
+        }
+    }
+    txn.commit().is_ok()
+}
+
 /// Checks a commit of very many rows, applied in steps while generations are frozen: a reader without locks of rows
 /// that are not in flight sees none of it in half, and a crash leaves all of each record or nothing.
 #[test]
 fn a_large_commit_is_seen_and_kept_as_a_whole() {
-    const MANY: usize = 3000;
     const ROUNDS_MIN: u64 = 60;
     let (files, rows) = (ForgetfulFiles::new(), Arc::new(MemoryBase::default()));
     let base = FaultBase::new(rows.clone());
     let (process, store) = open(&files, &base, Durability::Os);
     let done = AtomicBool::new(false);
-    let version_of = |store: &Store, key: usize| {
-        let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
-        let name = name(key);
-        let row = txn.meta(&txn.key(&name)).expect("the base is well");
-        row.map_or(0, |row| u64::from_be_bytes(row[..8].try_into().expect("a version")))
-    };
     let (looks, staged, rounds) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     // Where other processes have the cores, it takes more rounds until the reader has met both.
     let has_met_both = || looks.load(Ordering::Relaxed) > 0 && staged.load(Ordering::Relaxed) > 0;
@@ -471,13 +487,7 @@ fn a_large_commit_is_seen_and_kept_as_a_whole() {
                 if version > ROUNDS_MIN && has_met_both() {
                     break;
                 }
-                let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
-                for key in 0..MANY {
-                    let name = name(key);
-                    txn.put_meta(&txn.key(&name), &[&version.to_be_bytes(), b"a version of this key"])
-                        .expect("it fits");
-                }
-                txn.commit().expect("writes go on");
+                assert!(commit_version(&store, 0..MANY, version), "writes go on");
                 rounds.store(version, Ordering::Relaxed);
             }
             done.store(true, Ordering::Release);
@@ -515,14 +525,7 @@ fn a_large_commit_is_seen_and_kept_as_a_whole() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for version in 1.. {
-                let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
-                for key in group_of(version) {
-                    let name = name(key);
-                    if txn.put_meta(&txn.key(&name), &[&version.to_be_bytes(), b"a version of this key"]).is_err() {
-                        return;
-                    }
-                }
-                if txn.commit().is_err() || is_over.load(Ordering::Acquire) {
+                if !commit_version(&store, group_of(version), version) || is_over.load(Ordering::Acquire) {
                     return;
                 }
             }

@@ -104,6 +104,9 @@ fn what_was_loaded_is_missed_if_the_base_is_older() {
     let history = machine.store.history();
     loading.finish(|_, _| {}).expect("nothing is broken");
     assert_ne!(machine.store.history(), history, "the data are not what the records before make");
+    let histories = machine.store.log().histories();
+    let start = histories.starts().last().expect("a log has a history");
+    assert_eq!((start.history, start.parent()), (machine.store.history(), None), "no history leads to loaded data");
     machine.put("after", b"the load").expect("room");
     machine.store.log().sync_through(machine.store.log().last()).expect("synced");
     machine.die();

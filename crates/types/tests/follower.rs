@@ -431,7 +431,7 @@ impl Readers<'_> {
     }
 }
 
-/// Both keys, or one of them: a record may change more than the key that is read.
+/// Returns both keys, or one of them: a record may change more than the key that is read.
 fn some_of<'n>(both: &'n [&'n str; 2], random: &mut Random) -> &'n [&'n str] {
     match random.below(4) {
         0 => &both[..1],

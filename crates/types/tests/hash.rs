@@ -5,11 +5,11 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::Counter;
 use haypile_store::row::Family;
+use haypile_store::{Counter, Key, Txn};
 use haypile_types::EncodingLimit;
 use haypile_types::hash::{After, Condition, Timed};
-use haypile_types::key::{self, Entry, Tag, Type};
+use haypile_types::key::{self, Entry, Header, Tag, Type};
 use haypile_types::walk::Dice;
 use haypile_types::{Error, hash, value};
 use std::collections::{BTreeMap, HashMap};
@@ -79,153 +79,171 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
     let (name, other) = (random.pick(&NAMES), random.pick(&NAMES));
     let now_ms = db.now_ms;
     forget_expired(model, now_ms);
+    let hash = model.entry(name).or_default();
     match random.below(22) {
-        16..=18 => {
-            let fields: Vec<_> = (0..random.pick(&[1, 2, 20])).map(|_| some_field(random)).collect();
-            let deadline = (now_ms + random.below(30)).saturating_sub(random.pick(&[0, 0, 0, 20]));
-            let condition = random.pick(&[
-                Condition::Always,
-                Condition::Always,
-                Condition::Without,
-                Condition::With,
-                Condition::Later,
-                Condition::Earlier,
-            ]);
-            let outcomes = db.run(|txn| {
-                let key = txn.key(name);
-                let entry = hash::lookup(txn, &key).expect("reads")?;
-                let fields = fields.iter().map(|field| &field[..]);
-                Some(hash::set_deadlines(txn, &key, &entry, deadline, condition, fields).expect("writes"))
-            });
-            let hash = model.entry(name).or_default();
-            let outcomes = outcomes.unwrap_or(vec![After::NoField; fields.len()]);
-            for (field, outcome) in fields.iter().zip(outcomes) {
-                let expected = match (hash.fields.contains_key(field), hash.deadlines.get(field)) {
-                    (false, _) => After::NoField,
-                    (true, before) if !allows(condition, before.copied(), deadline) => After::Unchanged,
-                    _ if deadline <= now_ms => After::Deleted,
-                    _ => After::Changed,
-                };
-                assert_eq!(outcome, expected);
-                match outcome {
-                    After::Changed => {
-                        hash.deadlines.insert(field.clone(), deadline);
-                        hash.is_timed = true;
-                    }
-                    After::Deleted => {
-                        hash.remove(field);
-                    }
-                    After::NoField | After::Unchanged => {}
-                }
-            }
-        }
-        19 => {
-            let fields: Vec<_> = (0..random.pick(&[1, 2, 20])).map(|_| some_field(random)).collect();
-            db.run(|txn| {
-                let key = txn.key(name);
-                let Some(entry) = hash::lookup(txn, &key).expect("reads") else { return };
-                hash::persist(txn, &key, &entry, fields.iter().map(|field| &field[..])).expect("writes");
-            });
-            let hash = model.entry(name).or_default();
-            hash.deadlines.retain(|field, _| !fields.contains(field));
-        }
-        20 => {
-            let (field, value) = (some_field(random), some_value(random));
-            let (timed, deadline) = match random.below(2) {
-                0 => (Timed::Keep, None),
-                _ => (Timed::Until(now_ms + 7), Some(now_ms + 7)),
-            };
-            db.run(|txn| {
-                let key = txn.key(name);
-                let entry = hash::lookup(txn, &key).expect("reads");
-                hash::set_until(txn, &key, entry, [(&field[..], &value[..])].into_iter(), timed).expect("writes");
-            });
-            let hash = model.entry(name).or_default();
-            hash.change(&field, &value);
-            hash.is_timed |= deadline.is_some();
-            hash.deadlines.extend(deadline.map(|deadline| (field, deadline)));
-        }
-        21 => expire_some(db),
-        0..=4 => {
-            let (field, value) = (some_field(random), some_value(random));
-            let created = db.run(|txn| hash::set(txn, &txn.key(name), [(&field[..], &value[..])].into_iter()));
-            assert_eq!(created, Ok(u64::from(model.entry(name).or_default().set(&field, &value))));
-        }
+        0..=4 => set(db, hash, name, 1, random),
         5..=6 => {
             let count = random.pick(&[2, 3, 10, 70]);
-            let pairs: Vec<_> = (0..count).map(|_| (some_field(random), some_value(random))).collect();
-            let created = db
-                .run(|txn| hash::set(txn, &txn.key(name), pairs.iter().map(|(field, value)| (&field[..], &value[..]))));
-            let model = model.entry(name).or_default();
-            // Redis looks at the lengths of all of them first, and at a new hash's count; that is no other outcome.
-            let expected = pairs.iter().filter(|(field, value)| model.set(field, value)).count() as u64;
-            model.is_table |= expected == model.fields.len() as u64 && count as i64 > ENTRIES_MAX;
-            assert_eq!(created, Ok(expected));
+            set(db, hash, name, count, random);
         }
-        7 => {
-            let (field, value) = (some_field(random), some_value(random));
-            let created = db.run(|txn| hash::set_absent(txn, &txn.key(name), &field, &value)).expect("writes");
-            let model = model.entry(name).or_default();
-            assert_eq!(created, !model.fields.contains_key(&field));
-            if created {
-                model.set(&field, &value);
-            }
-        }
-        8..=10 => {
-            let count = random.pick(&[1, 1, 2, 30]);
-            let fields: Vec<_> = (0..count).map(|_| some_field(random)).collect();
-            let deleted =
-                db.run(|txn| hash::delete(txn, &txn.key(name), fields.iter().map(|field| &field[..]))).expect("writes");
-            let hash = model.entry(name).or_default();
-            let expected = fields.iter().filter(|field| hash.remove(field)).count() as u64;
-            assert_eq!((deleted.fields, deleted.key), (expected, expected > 0 && hash.fields.is_empty()));
-        }
-        11..=12 => {
-            let field = some_field(random);
-            let delta = random.below(2000) as i64 - 1000;
-            let sum = db.run(|txn| hash::increment(txn, &txn.key(name), &field, delta));
-            let hash = model.entry(name).or_default();
-            let number = hash.fields.get(&field).map_or(Some(0), |value| haypile_types::integer::parse(value));
-            match number {
-                Some(number) => {
-                    assert_eq!(sum, Ok(number + delta));
-                    hash.change(&field, (number + delta).to_string().as_bytes());
-                }
-                None => assert_eq!(sum, Err(Error::NotInteger)),
-            }
-        }
+        7 => set_absent(db, hash, name, random),
+        8..=10 => delete(db, hash, name, random),
+        11..=12 => increment(db, hash, name, random),
         13 => {
             db.run(|txn| key::delete(txn, &txn.key(name))).expect("deletes");
             model.remove(name);
         }
         14 if name != other => {
-            db.run(|txn| {
-                let (from, to) = (txn.key(name), txn.key(other));
-                let Some(entry) = key::lookup_write(txn, &from).expect("reads") else { return };
-                let replaced = key::lookup_overwrite(txn, &to).expect("reads");
-                value::copy(txn, &from, &entry, &to, replaced.as_ref()).expect("writes");
+            put_in_the_place_of(db, name, other, |txn, from, entry, to, replaced| {
+                value::copy(txn, from, entry, to, replaced).expect("writes");
             });
-            if let Some(copied) = model.get(name).cloned() {
+            if let Some(copied) = model.get(name).filter(|hash| !hash.fields.is_empty()).cloned() {
                 model.insert(other, copied);
             }
         }
         15 if name != other => {
-            db.run(|txn| {
-                let (from, to) = (txn.key(name), txn.key(other));
-                let Some(entry) = key::lookup_write(txn, &from).expect("reads") else { return };
-                let replaced = key::lookup_overwrite(txn, &to).expect("reads");
-                key::rename(txn, &from, &entry, &to, replaced.as_ref()).expect("writes");
+            put_in_the_place_of(db, name, other, |txn, from, entry, to, replaced| {
+                key::rename(txn, from, entry, to, replaced).expect("writes");
             });
-            if let Some(moved) = model.remove(name) {
+            if let Some(moved) = model.remove(name).filter(|hash| !hash.fields.is_empty()) {
                 model.insert(other, moved);
             }
         }
+        16..=18 => set_deadlines(db, hash, name, random),
+        19 => persist(db, hash, name, random),
+        20 => set_until(db, hash, name, random),
+        21 => expire_some(db),
         _ => {}
     }
     forget_expired(model, now_ms);
     for name in [name, other] {
         compare(db, model.get(name), name, random);
     }
+}
+
+/// Sets so many random fields.
+fn set(db: &mut Db, hash: &mut Hash, name: &[u8], count: usize, random: &mut Random) {
+    let pairs: Vec<_> = (0..count).map(|_| (some_field(random), some_value(random))).collect();
+    let created =
+        db.run(|txn| hash::set(txn, &txn.key(name), pairs.iter().map(|(field, value)| (&field[..], &value[..]))));
+    // Redis looks at the lengths of all of them first, and at a new hash's count; that is no other outcome.
+    let expected = pairs.iter().filter(|(field, value)| hash.set(field, value)).count() as u64;
+    hash.is_table |= expected == hash.fields.len() as u64 && count as i64 > ENTRIES_MAX;
+    assert_eq!(created, Ok(expected));
+}
+
+fn set_absent(db: &mut Db, hash: &mut Hash, name: &[u8], random: &mut Random) {
+    let (field, value) = (some_field(random), some_value(random));
+    let created = db.run(|txn| hash::set_absent(txn, &txn.key(name), &field, &value)).expect("writes");
+    assert_eq!(created, !hash.fields.contains_key(&field));
+    if created {
+        hash.set(&field, &value);
+    }
+}
+
+fn delete(db: &mut Db, hash: &mut Hash, name: &[u8], random: &mut Random) {
+    let count = random.pick(&[1, 1, 2, 30]);
+    let fields: Vec<_> = (0..count).map(|_| some_field(random)).collect();
+    let deleted =
+        db.run(|txn| hash::delete(txn, &txn.key(name), fields.iter().map(|field| &field[..]))).expect("writes");
+    let expected = fields.iter().filter(|field| hash.remove(field)).count() as u64;
+    assert_eq!((deleted.fields, deleted.key), (expected, expected > 0 && hash.fields.is_empty()));
+}
+
+fn increment(db: &mut Db, hash: &mut Hash, name: &[u8], random: &mut Random) {
+    let field = some_field(random);
+    let delta = random.below(2000) as i64 - 1000;
+    let sum = db.run(|txn| hash::increment(txn, &txn.key(name), &field, delta));
+    let number = hash.fields.get(&field).map_or(Some(0), |value| haypile_types::integer::parse(value));
+    match number {
+        Some(number) => {
+            assert_eq!(sum, Ok(number + delta));
+            hash.change(&field, (number + delta).to_string().as_bytes());
+        }
+        None => assert_eq!(sum, Err(Error::NotInteger)),
+    }
+}
+
+/// Gives the key of one name, if it is there, to `put`, with the place of the other and the key that is there.
+fn put_in_the_place_of(
+    db: &mut Db,
+    name: &[u8],
+    other: &[u8],
+    put: impl FnOnce(&mut Txn<'_>, &Key<'_>, &Entry, &Key<'_>, Option<&Header>),
+) {
+    db.run(|txn| {
+        let (from, to) = (txn.key(name), txn.key(other));
+        let Some(entry) = key::lookup_write(txn, &from).expect("reads") else { return };
+        let replaced = key::lookup_overwrite(txn, &to).expect("reads");
+        put(txn, &from, &entry, &to, replaced.as_ref());
+    });
+}
+
+fn set_deadlines(db: &mut Db, hash: &mut Hash, name: &[u8], random: &mut Random) {
+    let now_ms = db.now_ms;
+    let fields: Vec<_> = (0..random.pick(&[1, 2, 20])).map(|_| some_field(random)).collect();
+    let deadline = (now_ms + random.below(30)).saturating_sub(random.pick(&[0, 0, 0, 20]));
+    let condition = random.pick(&[
+        Condition::Always,
+        Condition::Always,
+        Condition::Without,
+        Condition::With,
+        Condition::Later,
+        Condition::Earlier,
+    ]);
+    let outcomes = db.run(|txn| {
+        let key = txn.key(name);
+        let entry = hash::lookup(txn, &key).expect("reads")?;
+        let fields = fields.iter().map(|field| &field[..]);
+        Some(hash::set_deadlines(txn, &key, &entry, deadline, condition, fields).expect("writes"))
+    });
+    let outcomes = outcomes.unwrap_or(vec![After::NoField; fields.len()]);
+    for (field, outcome) in fields.iter().zip(outcomes) {
+        let expected = match (hash.fields.contains_key(field), hash.deadlines.get(field)) {
+            (false, _) => After::NoField,
+            (true, before) if !allows(condition, before.copied(), deadline) => After::Unchanged,
+            _ if deadline <= now_ms => After::Deleted,
+            _ => After::Changed,
+        };
+        assert_eq!(outcome, expected);
+        match outcome {
+            After::Changed => {
+                hash.deadlines.insert(field.clone(), deadline);
+                hash.is_timed = true;
+            }
+            After::Deleted => {
+                hash.remove(field);
+            }
+            After::NoField | After::Unchanged => {}
+        }
+    }
+}
+
+fn persist(db: &mut Db, hash: &mut Hash, name: &[u8], random: &mut Random) {
+    let fields: Vec<_> = (0..random.pick(&[1, 2, 20])).map(|_| some_field(random)).collect();
+    db.run(|txn| {
+        let key = txn.key(name);
+        let Some(entry) = hash::lookup(txn, &key).expect("reads") else { return };
+        hash::persist(txn, &key, &entry, fields.iter().map(|field| &field[..])).expect("writes");
+    });
+    hash.deadlines.retain(|field, _| !fields.contains(field));
+}
+
+fn set_until(db: &mut Db, hash: &mut Hash, name: &[u8], random: &mut Random) {
+    let now_ms = db.now_ms;
+    let (field, value) = (some_field(random), some_value(random));
+    let (timed, deadline) = match random.below(2) {
+        0 => (Timed::Keep, None),
+        _ => (Timed::Until(now_ms + 7), Some(now_ms + 7)),
+    };
+    db.run(|txn| {
+        let key = txn.key(name);
+        let entry = hash::lookup(txn, &key).expect("reads");
+        hash::set_until(txn, &key, entry, [(&field[..], &value[..])].into_iter(), timed).expect("writes");
+    });
+    hash.change(&field, &value);
+    hash.is_timed |= deadline.is_some();
+    hash.deadlines.extend(deadline.map(|deadline| (field, deadline)));
 }
 
 fn forget_expired(model: &mut Model, now_ms: u64) {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::Direction;
+use haypile_store::{Direction, Key, Txn};
 use haypile_types::EncodingLimit;
 use haypile_types::key::{self, Entry};
 use haypile_types::list::{self, Beside, List, Side};
@@ -73,26 +73,10 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, crowd: u64) {
     let queue = model.entry(name).or_default();
     let length = queue.elements.len();
     match random.below(24) {
-        0..=4 => {
-            let side = some_side(random);
-            let count = if random.below(3) == 0 { random.below(crowd) + 1 } else { random.below(3) + 1 };
-            let elements: Vec<_> = (0..count).map(|_| some_element(random)).collect();
-            queue.grow(limit, &elements, elements.len());
-            let pushed = db.run(|txn| {
-                let key = txn.key(name);
-                let list = list::edit(txn, &key).expect("reads");
-                list::push(txn, &key, list, side, elements.iter().map(|element| &element[..])).expect("writes")
-            });
-            elements.into_iter().for_each(|element| queue.push(side, element));
-            assert_eq!(pushed, queue.elements.len() as u64);
-        }
+        0..=4 => push(db, queue, name, random, (limit, crowd)),
         5..=6 if length > 0 => {
             let side = some_side(random);
-            let popped = db.run(|txn| {
-                let key = txn.key(name);
-                let list = list::edit(txn, &key).expect("reads").expect("is there");
-                list::pop(txn, &key, list, side).expect("writes").to_vec()
-            });
+            let popped = on_list(db, name, |txn, key, list| list::pop(txn, key, list, side).expect("writes").to_vec());
             let expected = if side == Side::Head { queue.elements.pop_front() } else { queue.elements.pop_back() };
             assert_eq!(Some(popped), expected);
         }
@@ -101,52 +85,24 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, crowd: u64) {
             let bound = random.pick(&[2, 2, 10, length as u64 + 1]).min(length as u64 + 1);
             let start = random.below(bound) as usize;
             let keep = start..length - random.below(bound).min((length - start) as u64) as usize;
-            db.run(|txn| {
-                let key = txn.key(name);
-                let list = list::edit(txn, &key).expect("reads").expect("is there");
-                list::trim(txn, &key, list, keep.start as u64..keep.end as u64).expect("writes");
-            });
+            let kept = keep.start as u64..keep.end as u64;
+            on_list(db, name, |txn, key, list| list::trim(txn, key, list, kept).expect("writes"));
             queue.elements = queue.elements.range(keep).cloned().collect();
         }
         9..=10 if length > 0 => {
             let (index, element) = (random.below(length as u64), some_element(random));
             queue.grow(limit, std::slice::from_ref(&element), 0);
-            db.run(|txn| {
-                let key = txn.key(name);
-                let list = list::edit(txn, &key).expect("reads").expect("is there");
-                list::set(txn, &key, list, index, &element).expect("writes");
-            });
+            on_list(db, name, |txn, key, list| list::set(txn, key, list, index, &element).expect("writes"));
             queue.elements[index as usize] = element;
         }
-        11..=16 if length > 0 => {
-            // Few places, so that an inserted element is often a pivot again.
-            let pivot = queue.elements[random.below(length as u64) as usize].clone();
-            let pivot = if random.below(8) == 0 { some_element(random) } else { pivot };
-            let beside = random.pick(&[Beside::Before, Beside::After]);
-            for _ in 0..random.pick(&[1, 1, 3, 30]) {
-                let element = some_element(random);
-                let inserted = db.run(|txn| {
-                    let key = txn.key(name);
-                    let list = list::edit(txn, &key).expect("reads").expect("is there");
-                    list::insert(txn, &key, list, beside, &pivot, &element).expect("writes")
-                });
-                let Some(at) = queue.elements.iter().position(|element| *element == pivot) else {
-                    assert_eq!(inserted, None);
-                    break;
-                };
-                queue.grow(limit, std::slice::from_ref(&element), 1);
-                queue.elements.insert(at + usize::from(beside == Beside::After), element);
-                assert_eq!(inserted, Some(queue.elements.len() as u64));
-            }
-        }
+        11..=16 if length > 0 => insert(db, queue, name, random, limit),
         17..=20 if length > 0 => {
             let element = queue.elements[random.below(length as u64) as usize].clone();
             let (from, most) = (some_side(random), random.pick(&[1, 1, 2, 5, u64::MAX]));
-            let removed = db.run(|txn| {
-                let key = txn.key(name);
-                let list = list::edit(txn, &key).expect("reads").expect("is there");
-                list::remove(txn, &key, list, from, most, &element).expect("writes")
-            });
+            let remove = |txn: &mut Txn<'_>, key: &Key<'_>, list| {
+                list::remove(txn, key, list, from, most, &element).expect("writes")
+            };
+            let removed = on_list(db, name, remove);
             assert_eq!(removed, queue.remove(from, most.min(usize::MAX as u64) as usize, &element) as u64);
         }
         21 if random.below(4) == 0 => {
@@ -169,6 +125,52 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, crowd: u64) {
     model.retain(|_, queue| !queue.elements.is_empty());
     for name in [name, other] {
         compare(db, model.get(name), name, random);
+    }
+}
+
+/// Runs a change of a list that is there.
+fn on_list<T>(db: &mut Db, name: &[u8], change: impl FnOnce(&mut Txn<'_>, &Key<'_>, List) -> T) -> T {
+    db.run(|txn| {
+        let key = txn.key(name);
+        let list = list::edit(txn, &key).expect("reads").expect("is there");
+        change(txn, &key, list)
+    })
+}
+
+/// Pushes up to `crowd` elements on one side.
+fn push(db: &mut Db, queue: &mut Queue, name: &[u8], random: &mut Random, (limit, crowd): (i64, u64)) {
+    let side = some_side(random);
+    let count = if random.below(3) == 0 { random.below(crowd) + 1 } else { random.below(3) + 1 };
+    let elements: Vec<_> = (0..count).map(|_| some_element(random)).collect();
+    queue.grow(limit, &elements, elements.len());
+    let pushed = db.run(|txn| {
+        let key = txn.key(name);
+        let list = list::edit(txn, &key).expect("reads");
+        list::push(txn, &key, list, side, elements.iter().map(|element| &element[..])).expect("writes")
+    });
+    elements.into_iter().for_each(|element| queue.push(side, element));
+    assert_eq!(pushed, queue.elements.len() as u64);
+}
+
+/// Inserts elements beside a pivot, few or many.
+fn insert(db: &mut Db, queue: &mut Queue, name: &[u8], random: &mut Random, limit: i64) {
+    // Few places, so that an inserted element is often a pivot again.
+    let pivot = queue.elements[random.below(queue.elements.len() as u64) as usize].clone();
+    let pivot = if random.below(8) == 0 { some_element(random) } else { pivot };
+    let beside = random.pick(&[Beside::Before, Beside::After]);
+    for _ in 0..random.pick(&[1, 1, 3, 30]) {
+        let element = some_element(random);
+        let insert = |txn: &mut Txn<'_>, key: &Key<'_>, list| {
+            list::insert(txn, key, list, beside, &pivot, &element).expect("writes")
+        };
+        let inserted = on_list(db, name, insert);
+        let Some(at) = queue.elements.iter().position(|element| *element == pivot) else {
+            assert_eq!(inserted, None);
+            break;
+        };
+        queue.grow(limit, std::slice::from_ref(&element), 1);
+        queue.elements.insert(at + usize::from(beside == Beside::After), element);
+        assert_eq!(inserted, Some(queue.elements.len() as u64));
     }
 }
 

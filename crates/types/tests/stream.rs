@@ -94,26 +94,7 @@ fn trim(model: &mut Model, trim: Trim) -> u64 {
 fn step(db: &mut Db, models: &mut Models, random: &mut Random, crowd: u64) {
     let (name, other) = (random.pick(&NAMES), random.pick(&NAMES));
     match random.below(20) {
-        0..=8 => {
-            let model = models.entry(name).or_default();
-            let count = if random.below(4) == 0 { random.below(crowd) + 1 } else { 1 };
-            let mut added = Vec::new();
-            for _ in 0..count {
-                model.last = next_id(random, model.last);
-                added.push((model.last, some_fields(random)));
-            }
-            db.run(|txn| {
-                let key = txn.key(name);
-                let stream = Stream::edit(txn, &key).expect("reads");
-                let mut stream = stream.unwrap_or_else(|| Stream::create(txn, &key).expect("writes"));
-                for (id, fields) in &added {
-                    stream.append(txn, &key, *id, fields.iter().map(|field| &field[..])).expect("writes");
-                }
-                stream.save(txn, &key).expect("writes");
-            });
-            model.added += count;
-            model.entries.extend(added);
-        }
+        0..=8 => append(db, models.entry(name).or_default(), name, random, crowd),
         9..=11 => {
             let Some(model) = models.get_mut(name) else { return };
             let ids: Vec<StreamId> = (0..random.below(4) + 1).map(|_| some_id(random, model)).collect();
@@ -130,20 +111,7 @@ fn step(db: &mut Db, models: &mut Models, random: &mut Random, crowd: u64) {
         }
         12..=15 => {
             let Some(model) = models.get_mut(name) else { return };
-            let bound = match random.below(2) {
-                0 => Bound::Length(random.below(model.entries.len() as u64 + 3)),
-                _ => Bound::Id(some_id(random, model)),
-            };
-            let nodes = Nodes { entries: random.pick(&[0, 1, 3, 10, 100]), limit: random.pick(&[0, 0, 1, 20, 150]) };
-            let asked = Trim { bound, nodes: (random.below(2) == 0).then_some(nodes), policy: Policy::KeepRef };
-            let removed = db.run(|txn| {
-                let key = txn.key(name);
-                let mut stream = Stream::edit(txn, &key).expect("reads").expect("is there");
-                let removed = stream.trim(txn, &key, asked).expect("writes");
-                stream.save(txn, &key).expect("writes");
-                removed
-            });
-            assert_eq!(removed, trim(model, asked), "{asked:?}");
+            trim_both(db, model, name, random);
         }
         16 => {
             let Some(model) = models.get(name).cloned() else { return };
@@ -176,6 +144,45 @@ fn step(db: &mut Db, models: &mut Models, random: &mut Random, crowd: u64) {
             assert_eq!(seen, within);
         }
     }
+}
+
+/// Adds one entry, or up to `crowd` of them.
+fn append(db: &mut Db, model: &mut Model, name: &[u8], random: &mut Random, crowd: u64) {
+    let count = if random.below(4) == 0 { random.below(crowd) + 1 } else { 1 };
+    let mut added = Vec::new();
+    for _ in 0..count {
+        model.last = next_id(random, model.last);
+        added.push((model.last, some_fields(random)));
+    }
+    db.run(|txn| {
+        let key = txn.key(name);
+        let stream = Stream::edit(txn, &key).expect("reads");
+        let mut stream = stream.unwrap_or_else(|| Stream::create(txn, &key).expect("writes"));
+        for (id, fields) in &added {
+            stream.append(txn, &key, *id, fields.iter().map(|field| &field[..])).expect("writes");
+        }
+        stream.save(txn, &key).expect("writes");
+    });
+    model.added += count;
+    model.entries.extend(added);
+}
+
+/// Trims the stream and its model alike.
+fn trim_both(db: &mut Db, model: &mut Model, name: &[u8], random: &mut Random) {
+    let bound = match random.below(2) {
+        0 => Bound::Length(random.below(model.entries.len() as u64 + 3)),
+        _ => Bound::Id(some_id(random, model)),
+    };
+    let nodes = Nodes { entries: random.pick(&[0, 1, 3, 10, 100]), limit: random.pick(&[0, 0, 1, 20, 150]) };
+    let asked = Trim { bound, nodes: (random.below(2) == 0).then_some(nodes), policy: Policy::KeepRef };
+    let removed = db.run(|txn| {
+        let key = txn.key(name);
+        let mut stream = Stream::edit(txn, &key).expect("reads").expect("is there");
+        let removed = stream.trim(txn, &key, asked).expect("writes");
+        stream.save(txn, &key).expect("writes");
+        removed
+    });
+    assert_eq!(removed, trim(model, asked), "{asked:?}");
 }
 
 fn owned(fields: Fields<'_>) -> Vec<Vec<u8>> {

@@ -100,45 +100,8 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, kind: Kind, round: 
             add(db, name, &pairs);
             reference.extend(pairs);
         }
-        5 | 6 => {
-            let all = sorted(reference);
-            let count = 1 + random.below(60);
-            let members: Vec<Vec<u8>> = (0..count)
-                .map(|_| match all.len() {
-                    0 => b"nothing".to_vec(),
-                    length => all[random.below(length as u64) as usize].0.clone(),
-                })
-                .collect();
-            let removed = db.run(|txn| {
-                let key = txn.key(name);
-                let mut edit = Edit::of(Zset::write(txn, &key).expect("reads")).expect("parses");
-                let mut removed = 0;
-                for member in &members {
-                    removed += u64::from(edit.remove(txn, member).expect("removes"));
-                }
-                edit.finish(txn, &key).expect("writes");
-                removed
-            });
-            let expected = members.iter().filter(|member| reference.remove(*member).is_some()).count();
-            assert_eq!(removed, expected as u64);
-        }
-        7..=9 => {
-            // From an end, as queues do, one by one and many.
-            let direction = random.pick(&[Direction::Forward, Direction::Backward]);
-            let bound = random.pick(&[1, 10, 100, 1000]);
-            for _ in 0..random.below(40) {
-                let range = Range::Index { from: 0, until: u64::MAX };
-                let stretch = Stretch { range, direction, skip: 0, take: 1 + random.below(bound) };
-                let removed = remove_range(db, name, stretch);
-                let mut all = sorted(reference);
-                if direction == Direction::Backward {
-                    all.reverse();
-                }
-                all.truncate(stretch.take as usize);
-                assert_eq!(removed, all);
-                take_out(reference, &removed);
-            }
-        }
+        5 | 6 => remove_members(db, reference, name, random),
+        7..=9 => remove_from_an_end(db, reference, name, random),
         10 | 11 if length > 0 => {
             let from = random.below(length);
             let most = random.pick(&[5, 100, 5000]);
@@ -147,18 +110,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, kind: Kind, round: 
             assert_eq!(removed, sorted(reference)[from as usize..(until as usize).min(length as usize)]);
             take_out(reference, &removed);
         }
-        12 if length > 0 => {
-            let (min, max) = some_scores(random, reference);
-            let range = Range::Score { min, max };
-            let removed = remove_range(db, name, Stretch::whole(range));
-            let inside = |score: f64| {
-                (if min.exclusive { score > min.score } else { score >= min.score })
-                    && (if max.exclusive { score < max.score } else { score <= max.score })
-            };
-            let expected: Vec<_> = sorted(reference).into_iter().filter(|(_, score)| inside(*score)).collect();
-            assert_eq!(removed, expected);
-            take_out(reference, &removed);
-        }
+        12 if length > 0 => remove_scores(db, reference, name, random),
         13 => combine(db, model, random),
         14 => {
             db.run(|txn| {
@@ -186,6 +138,60 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, kind: Kind, round: 
     }
     model.retain(|_, reference| !reference.is_empty());
     NAMES.iter().for_each(|name| compare(db, model, name, random, kind));
+}
+
+fn remove_members(db: &mut Db, reference: &mut Reference, name: &[u8], random: &mut Random) {
+    let all = sorted(reference);
+    let count = 1 + random.below(60);
+    let members: Vec<Vec<u8>> = (0..count)
+        .map(|_| match all.len() {
+            0 => b"nothing".to_vec(),
+            length => all[random.below(length as u64) as usize].0.clone(),
+        })
+        .collect();
+    let removed = db.run(|txn| {
+        let key = txn.key(name);
+        let mut edit = Edit::of(Zset::write(txn, &key).expect("reads")).expect("parses");
+        let mut removed = 0;
+        for member in &members {
+            removed += u64::from(edit.remove(txn, member).expect("removes"));
+        }
+        edit.finish(txn, &key).expect("writes");
+        removed
+    });
+    let expected = members.iter().filter(|member| reference.remove(*member).is_some()).count();
+    assert_eq!(removed, expected as u64);
+}
+
+/// Removes from an end, as queues do, one by one and many.
+fn remove_from_an_end(db: &mut Db, reference: &mut Reference, name: &[u8], random: &mut Random) {
+    let direction = random.pick(&[Direction::Forward, Direction::Backward]);
+    let bound = random.pick(&[1, 10, 100, 1000]);
+    for _ in 0..random.below(40) {
+        let range = Range::Index { from: 0, until: u64::MAX };
+        let stretch = Stretch { range, direction, skip: 0, take: 1 + random.below(bound) };
+        let removed = remove_range(db, name, stretch);
+        let mut all = sorted(reference);
+        if direction == Direction::Backward {
+            all.reverse();
+        }
+        all.truncate(stretch.take as usize);
+        assert_eq!(removed, all);
+        take_out(reference, &removed);
+    }
+}
+
+fn remove_scores(db: &mut Db, reference: &mut Reference, name: &[u8], random: &mut Random) {
+    let (min, max) = some_scores(random, reference);
+    let range = Range::Score { min, max };
+    let removed = remove_range(db, name, Stretch::whole(range));
+    let inside = |score: f64| {
+        (if min.exclusive { score > min.score } else { score >= min.score })
+            && (if max.exclusive { score < max.score } else { score <= max.score })
+    };
+    let expected: Vec<_> = sorted(reference).into_iter().filter(|(_, score)| inside(*score)).collect();
+    assert_eq!(removed, expected);
+    take_out(reference, &removed);
 }
 
 fn take_out(reference: &mut Reference, removed: &[(Vec<u8>, f64)]) {

@@ -36,7 +36,7 @@ pub struct RedisCommand<'a> {
     /// The arity as COMMAND INFO shows it.
     pub arity: i64,
     pub flags: Vec<&'a str>,
-    /// Empty if it is not deprecated.
+    /// The version since which the command is deprecated; empty if it is not.
     pub deprecated_since: &'a str,
     pub container: bool,
 }

@@ -122,7 +122,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         commands: &["pfmerge"],
         what: "PFMERGE with one key asks for the right to write it. Redis lets every user make the key.",
         why: "There Redis finds no key among the arguments, and so asks for no right.",
-        test: "a_call_is_looked_at_wherever_it_comes_from",
+        test: "a_call_is_looked_at",
     },
     Difference {
         commands: &["object|encoding", "object|refcount"],
@@ -164,7 +164,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
                right to them is asked for. Redis counts the first STORE and the first STOREDIST as keys, and writes \
                to the last.",
         why: "The keys of a call are those that it uses.",
-        test: "a_call_is_looked_at_wherever_it_comes_from",
+        test: "the_keys_that_handlers_use_are_looked_at",
     },
     Difference {
         commands: &["object|idletime"],

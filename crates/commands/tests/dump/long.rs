@@ -25,60 +25,65 @@ pub fn dump_at_once(store: &TestStore, now_ms: u64, name: &str) -> Vec<u8> {
     writer.seal()
 }
 
+/// Makes long keys of all types, with many elements and with a few large ones.
+fn fill(client: &mut Client) {
+    let mut state = 1u64;
+    let mut text = |bytes: usize| -> Vec<u8> {
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            b'a' + (state >> 40) as u8 % 16
+        };
+        (0..bytes).map(|_| next()).collect()
+    };
+    ask(client, &[b"SET", b"string", &text(2_500_000)]);
+    ask(client, &[b"SETRANGE", b"sparse", b"3000000", &text(70_000)]);
+    // Few elements, but large ones, of which some are not compressed.
+    for (n, bytes) in [800_000, 1 << 20, (1 << 20) + 1, 10].into_iter().enumerate() {
+        let (name, value) = (n.to_string().into_bytes(), text(bytes));
+        ask(client, &[b"RPUSH", b"bulky-list", &value]);
+        ask(client, &[b"SADD", b"bulky-set", &value]);
+        ask(client, &[b"ZADD", b"bulky-zset", &name, &value]);
+        ask(client, &[b"HSET", b"bulky-hash", &name, &value]);
+        ask(client, &[b"XADD", b"bulky-stream", &[b"1-", &name[..]].concat(), b"f", &value[..bytes / 4]]);
+    }
+    for n in 0..7_000u64 {
+        let (element, number) = (text(200), n.to_string().into_bytes());
+        let id = format!("{}-{}", n / 3 + 1, n % 3 + 1).into_bytes();
+        for words in [
+            &[&b"RPUSH"[..], b"list", &element][..],
+            &[b"SADD", b"set", &element],
+            &[b"ZADD", b"zset", &number, &element],
+            &[b"HSET", b"hash", &number, &element],
+            &[b"HSET", b"timed", &number, &element],
+            &[b"XADD", b"stream", &id, b"name", &element],
+        ] {
+            ask(client, words);
+        }
+    }
+    for field in 0..300 {
+        let (ms, field) = ((90_000 + field * 10).to_string(), field.to_string());
+        ask(client, &[b"HPEXPIRE", b"timed", ms.as_bytes(), b"FIELDS", b"1", field.as_bytes()]);
+    }
+    // The groups' and consumers' names are in another order than their numbers.
+    for group in ["zebra", "ant", "monkey"] {
+        line(client, &format!("XGROUP CREATE stream {group} 0"));
+        for consumer in ["zoe", "adam", "mia"] {
+            let words = format!("XREADGROUP GROUP {group} {consumer} COUNT 1500 STREAMS stream >");
+            ask(client, &words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        }
+    }
+    line(client, "XGROUP CREATE stream none 0");
+    // Redis 8.8: entries without consumer, in an order of their own.
+    line(client, "XNACK stream monkey FAIL IDS 2 30-1 1-2");
+    line(client, "XNACK stream ant FATAL IDS 3 1-1 400-1 1-2 FORCE");
+}
+
 /// A payload of more than a mebibyte is counted first, and then goes out from views while it is made.
 #[test]
 fn long_payloads_are_the_ones_written_at_once() {
     both_ways(|store, settle| {
         let mut client = Client::new(store);
-        let mut state = 1u64;
-        let mut text = |bytes: usize| -> Vec<u8> {
-            let mut next = || {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                b'a' + (state >> 40) as u8 % 16
-            };
-            (0..bytes).map(|_| next()).collect()
-        };
-        ask(&mut client, &[b"SET", b"string", &text(2_500_000)]);
-        ask(&mut client, &[b"SETRANGE", b"sparse", b"3000000", &text(70_000)]);
-        // Few elements, but large ones, of which some are not compressed.
-        for (n, bytes) in [800_000, 1 << 20, (1 << 20) + 1, 10].into_iter().enumerate() {
-            let (name, value) = (n.to_string().into_bytes(), text(bytes));
-            ask(&mut client, &[b"RPUSH", b"bulky-list", &value]);
-            ask(&mut client, &[b"SADD", b"bulky-set", &value]);
-            ask(&mut client, &[b"ZADD", b"bulky-zset", &name, &value]);
-            ask(&mut client, &[b"HSET", b"bulky-hash", &name, &value]);
-            ask(&mut client, &[b"XADD", b"bulky-stream", &[b"1-", &name[..]].concat(), b"f", &value[..bytes / 4]]);
-        }
-        for n in 0..7_000u64 {
-            let (element, number) = (text(200), n.to_string().into_bytes());
-            let id = format!("{}-{}", n / 3 + 1, n % 3 + 1).into_bytes();
-            for words in [
-                &[&b"RPUSH"[..], b"list", &element][..],
-                &[b"SADD", b"set", &element],
-                &[b"ZADD", b"zset", &number, &element],
-                &[b"HSET", b"hash", &number, &element],
-                &[b"HSET", b"timed", &number, &element],
-                &[b"XADD", b"stream", &id, b"name", &element],
-            ] {
-                ask(&mut client, words);
-            }
-        }
-        for field in 0..300 {
-            let (ms, field) = ((90_000 + field * 10).to_string(), field.to_string());
-            ask(&mut client, &[b"HPEXPIRE", b"timed", ms.as_bytes(), b"FIELDS", b"1", field.as_bytes()]);
-        }
-        // The groups' and consumers' names are in another order than their numbers.
-        for group in ["zebra", "ant", "monkey"] {
-            line(&mut client, &format!("XGROUP CREATE stream {group} 0"));
-            for consumer in ["zoe", "adam", "mia"] {
-                let words = format!("XREADGROUP GROUP {group} {consumer} COUNT 1500 STREAMS stream >");
-                ask(&mut client, &words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
-            }
-        }
-        line(&mut client, "XGROUP CREATE stream none 0");
-        // Redis 8.8: entries without consumer, in an order of their own.
-        line(&mut client, "XNACK stream monkey FAIL IDS 2 30-1 1-2");
-        line(&mut client, "XNACK stream ant FATAL IDS 3 1-1 400-1 1-2 FORCE");
+        fill(&mut client);
         settle();
         for late in [0, 91_000] {
             client.now_ms += late;

@@ -478,13 +478,21 @@ fn every_element_is_taken_once() {
         drop(ends);
         consumers.into_iter().flat_map(|consumer| consumer.join().expect("no assertion failed")).collect()
     });
+    let missing = PRODUCERS * EACH - count_once(&server, taken, CONSUMERS, PRODUCERS * EACH.div_ceil(3));
+    assert!(missing <= lost.load(Ordering::Relaxed), "{missing} are missing");
+    server.stop();
+}
+
+/// Checks that nothing was taken twice, by clients or into the consumers' own lists, and that all that was pushed to be
+/// moved is in those; returns how many elements are somewhere.
+fn count_once(server: &Server, taken: Vec<String>, consumers: usize, pushed_to_move: usize) -> usize {
     let mut client = server.client();
     let mut times: HashMap<String, usize> = HashMap::new();
     for element in taken {
         *times.entry(element).or_default() += 1;
     }
     let mut moved = 0;
-    for consumer in 0..CONSUMERS {
+    for consumer in 0..consumers {
         let reply = client.ask(&format!("LRANGE backup:{consumer} 0 -1"));
         for element in reply.lines().filter(|line| line.contains(':')) {
             *times.entry(element.to_owned()).or_default() += 1;
@@ -492,9 +500,6 @@ fn every_element_is_taken_once() {
         }
     }
     assert!(times.values().all(|times| *times == 1), "nothing is taken twice");
-    let pushed_to_move = PRODUCERS * EACH.div_ceil(3);
     assert_eq!(moved, pushed_to_move, "what is moved cannot be lost");
-    let missing = PRODUCERS * EACH - times.len();
-    assert!(missing <= lost.load(Ordering::Relaxed), "{missing} are missing");
-    server.stop();
+    times.len()
 }

@@ -114,7 +114,7 @@ fn some_id(model: &Model, random: &mut Random) -> StreamId {
 }
 
 pub fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
-    let (name, consumer, now_ms) = (random.pick(&GROUPS), random.pick(&CONSUMERS), db.now_ms);
+    let (name, consumer) = (random.pick(&GROUPS), random.pick(&CONSUMERS));
     let id = some_id(model, random);
     match random.below(29) {
         0..=2 => add(db, model, 1 + random.below(6)),
@@ -143,48 +143,9 @@ pub fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             });
             assert_eq!(was_there, model.groups.remove(name).is_some());
         }
-        5..=6 => {
-            let left = db.run(|txn| {
-                let (_, edit) = edit(txn, name)?;
-                let mut group = edit.group;
-                let consumer = group.consumer(txn, consumer).expect("reads")?;
-                group.remove_consumer(txn, &consumer).expect("removes");
-                {
-                    let key = txn.key(KEY);
-                    group.save(txn, &key)
-                }
-                .expect("writes");
-                Some(consumer.state.pending)
-            });
-            let expected = model.groups.get_mut(name).and_then(|group| {
-                group.consumers.remove(consumer)?;
-                let before = group.pending.len();
-                group.pending.retain(|_, held| held.consumer.as_deref() != Some(consumer));
-                Some((before - group.pending.len()) as u64)
-            });
-            assert_eq!(left, expected);
-        }
+        5..=6 => remove_consumer(db, model, name, consumer),
         7..=11 => deliver(db, model, random, name, consumer),
-        12..=15 => {
-            let ids: Vec<StreamId> = (0..1 + random.below(4)).map(|_| some_id(model, random)).collect();
-            let acknowledged = db.run(|txn| {
-                let Some((_, mut edit)) = edit(txn, name) else { return 0 };
-                let mut acknowledged = 0;
-                for id in &ids {
-                    if let Some(held) = edit.pending(txn, *id).expect("reads") {
-                        edit.release(txn, *id, &held).expect("removes");
-                        acknowledged += 1;
-                    }
-                }
-                save(txn, edit).expect("writes");
-                acknowledged
-            });
-            let expected = model
-                .groups
-                .get_mut(name)
-                .map_or(0, |group| ids.iter().filter(|id| group.release(**id).is_some()).count());
-            assert_eq!(acknowledged, expected);
-        }
+        12..=15 => acknowledge(db, model, random, name),
         16 => {
             db.run(|txn| {
                 let Some((_, mut edit)) = edit(txn, name) else { return };
@@ -197,34 +158,78 @@ pub fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
         }
         20..=22 => remove(db, model, random, name),
         23 => trim(db, model, random),
-        24 | 25 => {
-            let deliveries = random.below(9);
-            db.run(|txn| {
-                let Some((_, mut edit)) = edit(txn, name) else { return };
-                let held = edit.pending(txn, id).expect("reads");
-                edit.hand_back(txn, id, held.as_ref(), deliveries).expect("writes");
-                save(txn, edit).expect("writes");
-            });
-            if let Some(group) = model.groups.get_mut(name) {
-                group.hand_back(id, deliveries);
-            }
-        }
+        24 | 25 => hand_back(db, model, name, id, random.below(9)),
         26..=28 => claim(db, model, random, name, consumer),
-        _ => {
-            let deliveries = random.below(9);
-            db.run(|txn| {
-                let Some((_, mut edit)) = edit(txn, name) else { return };
-                let (place, _) = edit.see(txn, consumer).expect("reads");
-                let held = edit.pending(txn, id).expect("reads");
-                edit.give(txn, id, held.as_ref(), place, now_ms - 5, deliveries).expect("writes");
-                edit.on_active(txn, place);
-                save(txn, edit).expect("writes");
-            });
-            if let Some(group) = model.groups.get_mut(name) {
-                group.see(consumer, now_ms).active_ms = Some(now_ms);
-                group.give(id, consumer, now_ms - 5, deliveries);
+        _ => give(db, model, (name, consumer), id, random.below(9)),
+    }
+}
+
+fn remove_consumer(db: &mut Db, model: &mut Model, name: &'static [u8], consumer: &[u8]) {
+    let left = db.run(|txn| {
+        let (_, edit) = edit(txn, name)?;
+        let mut group = edit.group;
+        let consumer = group.consumer(txn, consumer).expect("reads")?;
+        group.remove_consumer(txn, &consumer).expect("removes");
+        let key = txn.key(KEY);
+        group.save(txn, &key).expect("writes");
+        Some(consumer.state.pending)
+    });
+    let expected = model.groups.get_mut(name).and_then(|group| {
+        group.consumers.remove(consumer)?;
+        let before = group.pending.len();
+        group.pending.retain(|_, held| held.consumer.as_deref() != Some(consumer));
+        Some((before - group.pending.len()) as u64)
+    });
+    assert_eq!(left, expected);
+}
+
+/// Acknowledges a few IDs, of which some are pending.
+fn acknowledge(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u8]) {
+    let ids: Vec<StreamId> = (0..1 + random.below(4)).map(|_| some_id(model, random)).collect();
+    let acknowledged = db.run(|txn| {
+        let Some((_, mut edit)) = edit(txn, name) else { return 0 };
+        let mut acknowledged = 0;
+        for id in &ids {
+            if let Some(held) = edit.pending(txn, *id).expect("reads") {
+                edit.release(txn, *id, &held).expect("removes");
+                acknowledged += 1;
             }
         }
+        save(txn, edit).expect("writes");
+        acknowledged
+    });
+    let expected =
+        model.groups.get_mut(name).map_or(0, |group| ids.iter().filter(|id| group.release(**id).is_some()).count());
+    assert_eq!(acknowledged, expected);
+}
+
+/// Hands an entry back to its group, whether it is pending or not.
+fn hand_back(db: &mut Db, model: &mut Model, name: &'static [u8], id: StreamId, deliveries: u64) {
+    db.run(|txn| {
+        let Some((_, mut edit)) = edit(txn, name) else { return };
+        let held = edit.pending(txn, id).expect("reads");
+        edit.hand_back(txn, id, held.as_ref(), deliveries).expect("writes");
+        save(txn, edit).expect("writes");
+    });
+    if let Some(group) = model.groups.get_mut(name) {
+        group.hand_back(id, deliveries);
+    }
+}
+
+/// Gives an entry to a consumer, whoever had it.
+fn give(db: &mut Db, model: &mut Model, (name, consumer): (&'static [u8], &[u8]), id: StreamId, deliveries: u64) {
+    let now_ms = db.now_ms;
+    db.run(|txn| {
+        let Some((_, mut edit)) = edit(txn, name) else { return };
+        let (place, _) = edit.see(txn, consumer).expect("reads");
+        let held = edit.pending(txn, id).expect("reads");
+        edit.give(txn, id, held.as_ref(), place, now_ms - 5, deliveries).expect("writes");
+        edit.on_active(txn, place);
+        save(txn, edit).expect("writes");
+    });
+    if let Some(group) = model.groups.get_mut(name) {
+        group.see(consumer, now_ms).active_ms = Some(now_ms);
+        group.give(id, consumer, now_ms - 5, deliveries);
     }
 }
 
