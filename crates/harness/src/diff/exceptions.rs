@@ -8,7 +8,7 @@ use crate::client::Reply;
 /// The exception that ends its sequence, because the stored results differ too.
 pub(super) const SORT_AFTER_A_RANGE_ERROR: &str = "sort-after-a-range-error";
 
-/// The other one: the key exists on one side only.
+/// The exception that ends its sequence, because the key exists on one side only.
 pub(super) const PFMERGE_OF_ONE: &str = "pfmerge-of-one";
 
 /// A difference that is allowed.
@@ -60,6 +60,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         applies: |command, theirs, _| {
             is(command, &["acl", "dryrun"])
                 && (refused(theirs, "not found") || refused(theirs, "wrong number of arguments"))
+        },
+    },
+    Exception {
+        name: "wait-is-blocking-7.2",
+        reason: "WAIT is of the category @blocking since 7.2: a user's rule about that counts for it",
+        applies: |command, theirs, ours| {
+            let at = if is(command, &["acl", "dryrun"]) { 3 } else { 0 };
+            let is_denied = at > 0 || refused(theirs, "NOPERM") || refused(ours, "NOPERM");
+            is_denied && command.get(at).is_some_and(|word| word.eq_ignore_ascii_case(b"wait"))
         },
     },
     Exception {

@@ -33,7 +33,7 @@ pub struct Pair {
     pub(super) theirs: Side,
     pub(super) ours: Side,
     pub commands: u64,
-    /// How often each exception explained a difference.
+    /// The number of times that each exception explained a difference.
     pub excepted: BTreeMap<&'static str, u64>,
 }
 

@@ -27,8 +27,8 @@ pub enum Step {
     Wait { ms: u64 },
     /// Bytes on a connection of their own, which is then closed for writing.
     Raw { bytes: Vec<u8> },
-    /// Other data is written to the last database, and removed, until a server with a base below its memtable has moved
-    /// all older data there.
+    /// Data of no case is written to the last database, and removed, until a server with a base below its memtable has
+    /// moved all older data there.
     Cool,
     /// The mark of a case of `channels`, at the beginning: every connection is heard after each step.
     Channels,
