@@ -6,7 +6,7 @@ use std::ops::Range;
 /// One command or subcommand, as rules see it.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// In lower case: `get`, `config|get`.
+    /// The name in lower case, with the container's name in front: `get`, `config|get`.
     pub full_name: String,
     /// The categories, each as the bit of its place among the catalog's.
     pub categories: u32,

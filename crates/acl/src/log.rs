@@ -11,7 +11,7 @@ const WITHIN_MS: u64 = 60_000;
 /// Bytes of an argument, and of the name of a user, that an entry keeps. Redis keeps all of them, however long.
 const WORD_BYTES_MAX: usize = 1024;
 
-/// Where a call came from.
+/// The origin of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     Toplevel,
@@ -52,14 +52,14 @@ impl Denial {
 /// An entry of the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Rises by one from entry to entry, from 0 on.
+    /// The number of the entry, which rises by one from entry to entry, from 0 on.
     pub id: u64,
     pub denial: Denial,
-    /// How often it happened.
+    /// The number of times that the call was denied.
     pub count: u64,
-    /// The client's line of CLIENT LIST, when it happened last.
+    /// The client's line of CLIENT LIST at the last denial.
     pub client: String,
-    /// Unix times in milliseconds: when it happened first, and last.
+    /// Unix times in milliseconds of the first denial and the last one.
     pub created_ms: u64,
     pub updated_ms: u64,
 }
@@ -67,7 +67,7 @@ pub struct Entry {
 /// The log.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// The newest first.
+    /// The entries, the newest first.
     entries: VecDeque<Entry>,
     next_id: u64,
 }
@@ -91,7 +91,7 @@ impl Log {
         self.entries.truncate(entries_max);
     }
 
-    /// The newest entries first.
+    /// Returns the entries, the newest first.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }

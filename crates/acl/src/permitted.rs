@@ -16,7 +16,7 @@ pub(crate) struct Permitted {
     all: bool,
     /// The last rule for all commands permits them.
     base: bool,
-    /// By number; one that is not there is not permitted.
+    /// The permitted commands, a bit for each number; a command beyond the end is not permitted.
     bits: Vec<u64>,
     /// The first arguments with which a command may be called that is not permitted as such.
     /// In lower case, sorted.
@@ -33,7 +33,7 @@ struct Rule {
 }
 
 impl Permitted {
-    /// Whether it permits every command, whatever its arguments.
+    /// Returns whether the rules permit every command, whatever its arguments.
     pub fn is_all(&self) -> bool {
         self.all
     }

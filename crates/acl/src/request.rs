@@ -10,7 +10,7 @@ pub struct KeyUse {
 /// The databases that a call touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Databases {
-    /// All of them, as FLUSHALL does.
+    /// All databases, as for FLUSHALL.
     All,
     One(u32),
 }

@@ -18,7 +18,7 @@ pub struct Selector {
     channels: Vec<Vec<u8>>,
     /// Invariant: no pattern is there beside it.
     all_channels: bool,
-    /// None for all.
+    /// The permitted databases; None for all.
     databases: Option<BTreeSet<u32>>,
 }
 
@@ -47,7 +47,7 @@ impl KeyPattern {
 }
 
 impl Selector {
-    /// No rights, but for all databases, and all channels where those of a fresh user are.
+    /// Makes a selector without rights, but for all databases, and all channels where those of a fresh user are.
     pub(crate) fn new(all_channels: bool) -> Selector {
         Selector {
             permitted: Permitted::default(),
@@ -145,7 +145,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether it permits everything.
+    /// Returns whether the selector permits everything.
     pub(crate) fn is_all(&self) -> bool {
         self.permitted.is_all() && self.all_keys && self.all_channels && self.databases.is_none()
     }
@@ -199,14 +199,14 @@ impl Selector {
         self.keys.iter().any(|pattern| pattern.allows(wanted) && glob::matches(&pattern.pattern, key, false))
     }
 
-    /// Whether it permits to read every key, whatever its name.
+    /// Returns whether the selector permits to read every key, whatever its name.
     pub(crate) fn reads_every_key(&self) -> bool {
         let is_every = |pattern: &KeyPattern| pattern.to.reads && pattern.pattern == b"*";
         self.all_keys || self.keys.iter().any(is_every)
     }
 
-    /// Whether it permits a channel. A pattern is permitted only as it stands: it would match channels that no rule
-    /// names.
+    /// Returns whether the selector permits a channel. A pattern is permitted only as it stands: it would match
+    /// channels that no rule names.
     pub(crate) fn has_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let permits = |rule: &Vec<u8>| if is_pattern { rule == channel } else { glob::matches(rule, channel, false) };
         self.all_channels || self.channels.iter().any(permits)

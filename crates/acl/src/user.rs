@@ -29,7 +29,7 @@ pub struct User {
     nopass: bool,
     /// Payloads of RESTORE are to be checked. They are in any case: the rule is only remembered.
     sanitizes: bool,
-    /// Without duplicates, in the order in which they were added.
+    /// The passwords without duplicates, in the order in which they were added.
     passwords: Vec<PasswordHash>,
     /// The rights that stand outside of parentheses.
     root: Selector,

@@ -55,7 +55,7 @@ impl WrongLine {
 }
 
 impl Users {
-    /// Only the default user, which may do everything.
+    /// Makes the users of a fresh server: the default user alone, which may do everything.
     pub fn new(catalog: &Catalog) -> Users {
         let default = Arc::new(User::default_user(catalog));
         Users { by_name: BTreeMap::from([(default.name().clone(), default)]) }

@@ -50,20 +50,19 @@ fn follow(host: &mut dyn Host, args: Args) -> Result<Answer> {
             continue;
         }
         let value = args.opt(at + 1).ok_or(Error::Syntax)?;
-        match () {
-            () if args.is(at, "history") => {
-                if value.len() != 40 || !value.iter().all(u8::is_ascii_hexdigit) {
-                    return Err(Error::text("ERR a history is 40 hexadecimal digits"));
-                }
-                history = value.to_vec();
+        if args.is(at, "history") {
+            if value.len() != 40 || !value.iter().all(u8::is_ascii_hexdigit) {
+                return Err(Error::text("ERR a history is 40 hexadecimal digits"));
             }
-            () if args.is(at, "db") => {
-                let number = u32::try_from(args.int(at + 1)?).ok().filter(|number| *number < host.databases());
-                let number = number.ok_or_else(|| Error::text("ERR DB index is out of range"))?;
-                database = number.to_string().into_bytes();
-            }
-            () if args.is(at, "match") && patterns.len() < PATTERNS_MAX => patterns.push(value.to_vec()),
-            () => return Err(Error::Syntax),
+            history = value.to_vec();
+        } else if args.is(at, "db") {
+            let number = u32::try_from(args.int(at + 1)?).ok().filter(|number| *number < host.databases());
+            let number = number.ok_or_else(|| Error::text("ERR DB index is out of range"))?;
+            database = number.to_string().into_bytes();
+        } else if args.is(at, "match") && patterns.len() < PATTERNS_MAX {
+            patterns.push(value.to_vec());
+        } else {
+            return Err(Error::Syntax);
         }
         at += 2;
     }

@@ -46,7 +46,7 @@ pub(crate) fn hash_of_cursor(cursor: u64) -> Option<u32> {
 
 /// The options of HSCAN, SSCAN or ZSCAN.
 pub(crate) struct Page<'a> {
-    /// `None` lets every element pass.
+    /// The pattern that elements have to match; `None` lets every element pass.
     pattern: Option<&'a [u8]>,
     /// Elements to look at.
     pub count: usize,
@@ -294,9 +294,9 @@ pub(crate) fn begin_pair(protocol: Protocol, out: &mut Vec<u8>) {
 /// How many random elements a command is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sample {
-    /// At most so many, all different.
+    /// The most elements that are drawn, all different.
     Different(u64),
-    /// Exactly so many, each drawn by itself: a negative count.
+    /// Exactly this many elements, each drawn by itself: a negative count.
     Any(u64),
 }
 

@@ -18,7 +18,7 @@ pub enum Error {
     Stop(Stop),
     WrongType,
     NotInteger,
-    /// Not an integer of 32 bits, where Redis reads an `int`.
+    /// An argument is no integer of 32 bits, where Redis reads an `int`.
     NotInt,
     NotFloat,
     /// The score would be no number.

@@ -64,31 +64,31 @@ words! {
     Flags {
         Write = "write",
         Readonly = "readonly",
-        /// Refused when the memory budget is spent.
+        /// The command is refused when the memory budget is spent.
         Denyoom = "denyoom",
         Admin = "admin",
         Pubsub = "pubsub",
         Noscript = "noscript",
         Blocking = "blocking",
-        /// Runs while the data is being loaded.
+        /// The command runs while the data is being loaded.
         Loading = "loading",
-        /// Runs on a replica that has lost its master.
+        /// The command runs on a replica that has lost its master.
         Stale = "stale",
         SkipMonitor = "skip_monitor",
         SkipSlowlog = "skip_slowlog",
         Asking = "asking",
         /// The command's time does not depend on the amount of data.
         Fast = "fast",
-        /// Runs before the client is authenticated.
+        /// The command runs before the client is authenticated.
         NoAuth = "no_auth",
         MayReplicate = "may_replicate",
         NoMandatoryKeys = "no_mandatory_keys",
         NoAsyncLoading = "no_async_loading",
-        /// Refused in MULTI.
+        /// The command is refused in MULTI.
         NoMulti = "no_multi",
         /// The legacy first/last/step triple does not find all keys.
         Movablekeys = "movablekeys",
-        /// Runs while a script blocks the server.
+        /// The command runs while a script blocks the server.
         AllowBusy = "allow_busy",
     }
 }

@@ -6,7 +6,7 @@
 use crate::args::Args;
 use haypile_resp::number;
 
-/// Where a command's keys are among its arguments, and what it does to them.
+/// The places of a command's keys among its arguments, and what the command does to them.
 #[derive(Clone, Copy)]
 pub enum Keys {
     None,
@@ -114,7 +114,7 @@ pub struct KeySpec {
 }
 
 impl KeySpec {
-    /// The one key at this argument, read.
+    /// Returns the spec of one key at this argument, which is read.
     pub const fn at(index: u16) -> Self {
         Self {
             mode: Mode::Ro,
@@ -242,7 +242,7 @@ pub enum Mode {
     Rw,
     Ow,
     Rm,
-    /// None: the argument is no key.
+    /// No mode: the argument is no key.
     None,
 }
 
@@ -288,16 +288,16 @@ impl Use {
     }
 }
 
-/// Where a run of keys begins.
+/// The place where a run of keys begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At this argument.
+    /// The run begins at this argument.
     Index(u16),
-    /// After this word, searched from an argument on; from the end backwards if `from` is negative.
+    /// The run begins after this word, searched from an argument on; from the end backwards if `from` is negative.
     Keyword { word: &'static str, from: i16 },
-    /// Found by the command alone; COMMAND INFO shows it as unknown.
+    /// The command alone finds the begin; COMMAND INFO shows it as unknown.
     Unknown(Hidden),
-    /// Found by the command; COMMAND INFO shows a rule that is nearly right.
+    /// The command finds the begin; COMMAND INFO shows a rule that is nearly right.
     Nearly(&'static Begin, Hidden),
 }
 
@@ -399,8 +399,8 @@ impl Hidden {
 /// How far a run of keys reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// To an argument counted from the begin, or from the end if negative; a `limit` above 1 says that only that part
-    /// of the remaining arguments are keys.
+    /// The run reaches to an argument counted from the begin, or from the end if negative; a `limit` above 1 says that
+    /// only that part of the remaining arguments are keys.
     Range { last: i16, step: u16, limit: u16 },
     /// One argument says how many follow. Both positions count from the begin.
     KeyNum { count_at: u16, first: u16, step: u16 },
@@ -409,7 +409,7 @@ pub enum Find {
 /// The keys of one call, in the order of their specs. Allocates nothing.
 #[derive(Clone)]
 pub struct KeyPositions<'a> {
-    /// The first one is under way while `next < end`.
+    /// The specs that have not ended; the first one is under way while `next < end`.
     specs: &'a [KeySpec],
     args: Args<'a>,
     next: usize,

@@ -10,7 +10,7 @@ pub struct Migration<'a> {
     pub port: u16,
     /// The target's database; the target says whether it has one of this number.
     pub database: i64,
-    /// For the connection, for each reply, and for each piece that is sent.
+    /// The longest wait for the connection, for each reply, and for each piece that is sent.
     pub timeout: Duration,
     /// The keys stay here, too.
     pub copy: bool,

@@ -21,9 +21,9 @@ pub(crate) struct Names {
 /// A name's place in the index, with enough of the name to tell most others apart without looking at it.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// [`folded`].
+    /// The name as a word, which [`folded`] makes.
     word: u64,
-    /// In bytes; 0 for an empty slot.
+    /// The length of the name in bytes; 0 for an empty slot.
     length: u16,
     /// Equal words of equal length mean equal names: at most eight letters, for which folding is exact.
     exact: bool,
@@ -106,8 +106,9 @@ impl Names {
     }
 }
 
-/// Up to eight bytes as they are, of longer names the first and last eight mixed; without the bit that tells the case
-/// of a letter. So two spellings of a name have the same word, and for short names of letters no other bytes have it.
+/// Returns up to eight bytes as they are, of longer names the first and last eight mixed; without the bit that tells
+/// the case of a letter. So two spellings of a name have the same word, and for short names of letters no other bytes
+/// have it.
 #[inline]
 fn folded(name: &[u8]) -> u64 {
     const CASE: u64 = 0x2020_2020_2020_2020;

@@ -28,7 +28,7 @@ pub struct Argument {
     pub since: Option<&'static str>,
     pub optional: bool,
     pub multiple: bool,
-    /// Each time with its word.
+    /// Whether the word stands before each repetition of the argument.
     pub multiple_token: bool,
     /// The arguments of a block or a choice.
     pub arguments: Vec<Argument>,
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// Where a syntax does not parse: a mistake in an entry of the table.
+/// The place where a syntax does not parse: a mistake in an entry of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     pub rest: &'static str,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Where the log and backups are archived, and what is kept there.
+/// The place where the log and backups are archived, and what is kept there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Archive {
     /// A directory, or the address of an object store; empty archives nothing.
@@ -12,11 +12,11 @@ pub struct Archive {
     /// The file with the key that encrypts it.
     pub key_file: Option<PathBuf>,
     pub interval_s: u64,
-    /// 0 = none but the first one.
+    /// Seconds from one backup to the next; 0 for none but the first one.
     pub backup_interval_s: u64,
-    /// 0 = all.
+    /// The number of backups that are kept; 0 for all.
     pub backups_keep: u32,
-    /// 0 = no bound.
+    /// The bound on the log in the archive in bytes; 0 for none.
     pub log_bytes: u64,
 }
 

@@ -3,13 +3,13 @@
 /// Hours in which full compactions go on: `02-04/60`, or on one day of the week only, `3/02-04/60`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactWindow {
-    /// 1 is Monday, 7 Sunday: the day on which the hours begin. None = every day.
+    /// The day on which the hours begin, from 1 for Monday to 7 for Sunday; None for every day.
     pub weekday: Option<u8>,
     /// The first hour, from 0 to 23.
     pub from_hour: u8,
     /// The hour with which it ends; before `from_hour`, it is one of the next day.
     pub until_hour: u8,
-    /// Without so much of the disk free, in percent, none begins.
+    /// The percentage of the disk that has to be free for a compaction to begin.
     pub free_percent: u8,
 }
 
@@ -17,7 +17,7 @@ pub struct CompactWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactInterval {
     pub hours: u32,
-    /// Without so much of the disk free, in percent, none begins.
+    /// The percentage of the disk that has to be free for a compaction to begin.
     pub free_percent: u8,
 }
 

@@ -28,7 +28,7 @@ pub enum Kind {
     Text(fn(&[u8]) -> Result<(), &'static str>),
     /// One of the names. Two names of one number are two spellings of one value; the first is printed.
     Choice(&'static [(&'static str, u32)]),
-    /// Some of the names, as bits.
+    /// A set of the names, as bits.
     Flags { names: &'static [(&'static str, u32)], check: fn(u32) -> Result<(), &'static str> },
     /// A value with rules of its own.
     Special(Special),

@@ -24,7 +24,7 @@ pub enum Source {
 /// The share of the available memory that is the budget by default. The rest is for connections, for memory that
 /// RocksDB and the allocator need beside the caches, and for the page cache.
 pub const DEFAULT_SHARE_PERCENT: u64 = 50;
-/// No default budget is below this.
+/// The least default budget in bytes.
 pub const DEFAULT_BUDGET_BYTES_MIN: u64 = 64 << 20;
 /// The stand-in for the machine's memory when /proc/meminfo cannot be read.
 const UNKNOWN_BYTES: u64 = 1 << 30;

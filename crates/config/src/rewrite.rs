@@ -32,7 +32,7 @@ const EMPTY_IS_WRITTEN: [&str; 5] =
 /// A line that a value asks for.
 struct Line {
     text: Vec<u8>,
-    /// Whether it is added where the file has no line for the directive.
+    /// Whether the line is added where the file has none for the directive.
     needed: bool,
 }
 

@@ -10,9 +10,9 @@ pub struct Ranges(Arc<[(u32, u32)]>);
 /// The keys that are taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// `None` = all.
+    /// The databases that are selected; `None` for all.
     pub databases: Option<Ranges>,
-    /// `None` = all.
+    /// The slots that are selected; `None` for all.
     pub slots: Option<Ranges>,
 }
 

@@ -23,7 +23,7 @@ pub struct Settings {
     lines: Statements,
     /// The listeners. Locked during a CONFIG SET: one at a time.
     listeners: Mutex<Vec<Box<Listener>>>,
-    /// Locked during a CONFIG REWRITE: one at a time.
+    /// The lock of a CONFIG REWRITE: one runs at a time.
     rewriting: Mutex<()>,
 }
 

@@ -30,9 +30,9 @@ pub enum Special {
 /// Bound of a client's pending replies. Zero means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// Above this many bytes the client is closed at once.
+    /// The bytes above which the client is closed at once.
     pub hard_bytes: u64,
-    /// Above this many bytes for `soft_seconds` the client is closed.
+    /// The bytes above which, for `soft_seconds` on end, the client is closed.
     pub soft_bytes: u64,
     pub soft_seconds: u64,
 }

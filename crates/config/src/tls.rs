@@ -6,10 +6,10 @@ use std::path::PathBuf;
 /// The directives of TLS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tls {
-    /// 0 = none.
+    /// The port for TLS; 0 for none.
     pub port: u16,
     pub server: KeyFiles,
-    /// For connections to other servers; without a certificate `server` is.
+    /// The key and certificate for connections to other servers; without a certificate `server` is used.
     pub client: KeyFiles,
     pub ca_cert_file: Option<PathBuf>,
     pub ca_cert_dir: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Tls {
     pub ciphers: String,
     pub ciphersuites: String,
     pub prefers_server_ciphers: bool,
-    /// None = sessions are not resumed.
+    /// The cache of sessions; None if sessions are not resumed.
     pub session_cache: Option<SessionCache>,
     /// The connection to the master.
     pub replication: bool,
@@ -35,7 +35,7 @@ pub struct Tls {
 pub struct KeyFiles {
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// Empty = the key is not encrypted.
+    /// The password of the key; empty if the key is not encrypted.
     pub key_pass: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ pub struct SessionCache {
 pub enum AuthClients {
     No,
     Yes,
-    /// One that is shown has to be right.
+    /// Clients may show a certificate, which has to be right then.
     Optional,
 }
 

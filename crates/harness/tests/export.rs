@@ -57,7 +57,7 @@ fn names(client: &mut Client, database: u32) -> BTreeSet<Vec<u8>> {
     names.elements().expect("names").iter().map(|name| name.bytes().expect("a name").to_vec()).collect()
 }
 
-/// Both have the same, down to the consumer groups of streams.
+/// Checks that two servers have the same data, down to the consumer groups of streams.
 fn compare(ours: &mut Client, theirs: &mut Client, what: &str) {
     let mut keys = 0;
     for database in DATABASES {

@@ -3,7 +3,7 @@
 use haypile_harness::psync::{Options, run};
 use std::sync::{Mutex, PoisonError};
 
-/// Held by the run under way: each keeps all cores busy.
+/// The lock of the run under way: each run keeps all cores busy.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn runs(back: bool) -> bool {

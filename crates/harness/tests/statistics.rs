@@ -82,7 +82,7 @@ fn hits_and_misses_are_those_of_redis() {
     }
 }
 
-/// Both servers, redis-server first.
+/// Starts both servers, redis-server first.
 fn both() -> [(Server, Client, Workplace); 2] {
     let binary = haypile_binary().expect("the server is built before its tests");
     let templates =

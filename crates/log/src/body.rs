@@ -23,11 +23,11 @@ pub struct Body {
     bytes: Vec<u8>,
 }
 
-/// Where the key and the value (or the bytes of a patch or a splice) of an effect lie in [`Body::bytes`].
+/// The places of the key and the value (or the bytes of a patch or a splice) of an effect in [`Body::bytes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub key: Range<u32>,
-    /// Empty, at the end of the key, for a delete.
+    /// The place of the value; for a delete it is empty, at the end of the key.
     pub value: Range<u32>,
 }
 
@@ -123,8 +123,8 @@ impl Body {
         Placed { key, value }
     }
 
-    /// Of the row `key` (empty if it is missing), `removed` bytes at `offset` give way to `bytes`, and it is
-    /// `len_after` bytes long then: which says how long it is before, and must be so.
+    /// Replaces `removed` bytes at `offset` of the row `key` (empty if it is missing) by `bytes`. The row is
+    /// `len_after` bytes long then, which says how long it has to be before.
     pub fn splice(&mut self, key: &[&[u8]], offset: u32, removed: u32, bytes: &[u8], len_after: u32) -> Placed {
         let inserted = total(&[bytes]);
         assert!(is_splice(offset, removed, inserted, len_after), "a splice lies inside the row, before and afterwards");
@@ -185,7 +185,7 @@ impl Body {
         start..self.bytes.len() as u32
     }
 
-    /// LEB128: seven bits a byte, the lowest first, the top bit set on all but the last.
+    /// Writes a number as LEB128: seven bits a byte, the lowest first, the top bit set on all but the last.
     fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);

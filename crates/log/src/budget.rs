@@ -29,7 +29,7 @@ impl<T> std::ops::Deref for Padded<T> {
 }
 
 impl Budget {
-    /// Nothing is charged, and nothing may be.
+    /// Makes a budget of which nothing is charged, and nothing may be.
     #[allow(clippy::new_without_default)] // loom's atomics have no default either
     pub fn new() -> Budget {
         Budget { charged: Padded(AtomicU64::new(0)), limit: AtomicU64::new(0) }

@@ -138,7 +138,7 @@ struct Writer {
     last: Index,
     time_ms: u64,
     bytes: Vec<u8>,
-    /// Where the last group begins.
+    /// The offset at which the last group begins.
     group_at: usize,
     group_first: Index,
     group_entry: Entry,

@@ -10,12 +10,12 @@ use crate::state::{Failure, Shared};
 /// How a log was closed without losing what was durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// With everything, and the mark of a clean stop.
+    /// Everything was written, and the mark of a clean stop.
     Marked,
-    /// With everything, and without the mark, because the history is another log's: an open that does not follow that
-    /// one begins a history of its own.
+    /// Everything was written but the mark, because the history is another log's: an open that does not follow that one
+    /// begins a history of its own.
     Followed,
-    /// Without the mark, and without what was never written; why.
+    /// The mark is missing, and what was never written; the error says why.
     Unmarked(SyncError),
 }
 

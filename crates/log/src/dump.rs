@@ -27,7 +27,7 @@ pub enum DumpEntry {
         index: Index,
         term: u64,
         entry: u64,
-        /// None for a kind that this version does not know.
+        /// The kind of the record; None for one that this version does not know.
         kind: Option<Kind>,
         time_ms: u64,
         body: Vec<u8>,

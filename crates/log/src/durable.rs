@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::format::Index;
 
-/// When a record counts as durable.
+/// The point from which on a record counts as durable.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Handed to the operating system; synced in the background. Survives the death of the process.
+    /// A record that was handed to the operating system counts; it is synced in the background. Such a record survives
+    /// the death of the process.
     Os,
-    /// On the disk.
+    /// A record that is on the disk counts.
     Fsync,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// All records through `last` are on the disk.
+    /// Makes the state of a log whose records through `last` are on the disk.
     pub(crate) fn new(last: Index, asked: Durability) -> Reached {
         let at = || AtomicU64::new(last.0);
         Reached {
@@ -165,14 +166,14 @@ impl Reached {
         self.asked.store(durability as u8, Ordering::SeqCst);
     }
 
-    /// Called with the queue locked.
+    /// Notes the last index given out. The caller has the queue locked.
     #[inline]
     pub(crate) fn set_last(&self, last: Index) {
         debug_assert_eq!(last, self.last().next(), "indexes are given out without gaps");
         self.last.store(last.0, Ordering::Release);
     }
 
-    /// Called with the state locked, as is `set_synced`.
+    /// Notes that the records through `written` were written. The caller has the state locked, as for `set_synced`.
     pub(crate) fn set_written(&self, written: Index) {
         assert!(
             self.written() <= written && written <= self.last(),

@@ -22,7 +22,7 @@ const SLOT_BYTES: usize = 88;
 const SLOT_DISTANCE: u64 = 4096;
 const SLOTS: u64 = 2;
 
-/// Where a log's end file is, and whose it has to be.
+/// The path of a log's end file, and the directory whose file it has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndFile {
     /// Outside of the log's own directory.
@@ -39,7 +39,7 @@ pub struct EndFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub directory: DirectoryId,
-    /// Of the record `synced`.
+    /// The history of the record `synced`.
     pub history: History,
     /// Every record up to here is on the disk.
     pub synced: Index,

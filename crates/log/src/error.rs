@@ -37,12 +37,13 @@ pub enum OpenError {
         error: io::Error,
     },
     Damage(Damage),
-    /// Written by a later version: with a kind of record that this one does not know, or a note of another format.
+    /// A later version has written the log: with a kind of record that this one does not know, or a note of another
+    /// format.
     Newer {
         path: PathBuf,
         what: String,
     },
-    /// Written by another version of the format, which this one does not read.
+    /// The log has another version of the format, which this program does not read.
     OtherVersion {
         path: PathBuf,
         found: u32,

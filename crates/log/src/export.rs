@@ -19,7 +19,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Every record above this is there, and stays.
+    /// Returns the index above which every record is there, and stays.
     pub fn after(&self) -> Index {
         self.after
     }

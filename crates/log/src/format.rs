@@ -109,7 +109,7 @@ pub struct HistoryStart {
     pub origin: Origin,
 }
 
-/// Where a history comes from.
+/// The origin of a history.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The history is the first one of a log.
@@ -219,7 +219,7 @@ pub(crate) struct SegmentHeader {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     NotOurs,
-    /// Another version of the format.
+    /// The header names this version of the format, which is not ours.
     Version(u32),
     Checksum,
     /// The checksum is right, and what it says of histories cannot be.
@@ -349,7 +349,7 @@ impl GroupHeader {
         }
     }
 
-    /// None unless the bytes are the header of a group of the segment with this salt.
+    /// Reads a header; None unless the bytes are the header of a group of the segment with this salt.
     pub(crate) fn decode(salt: Salt, bytes: &[u8]) -> Option<GroupHeader> {
         let bytes = bytes.first_chunk::<GROUP_HEADER_BYTES>()?;
         let header = GroupHeader::sealed(bytes);
@@ -375,7 +375,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// All but the header's own checksum, which is known only when the segment is.
+    /// Writes all of the header but its own checksum, which is known only when the segment is.
     #[inline]
     pub(crate) fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
@@ -393,7 +393,7 @@ impl RecordHeader {
         put_u32(bytes, 0, crc);
     }
 
-    /// None unless the bytes are the header of a record of the segment with this salt.
+    /// Reads a header; None unless the bytes are the header of a record of the segment with this salt.
     pub(crate) fn decode(salt: Salt, bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<RecordHeader> {
         (salt.crc(&bytes[4..]) == u32_at(bytes, 0)).then(|| RecordHeader::sealed(bytes))
     }

@@ -9,9 +9,9 @@ use crate::format::{ANCESTORS_MAX, History, HistoryStart, Index, Origin};
 /// history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// 0 where the base holds nothing.
+    /// The last record that the base holds, with all before it; 0 where it holds nothing.
     pub index: Index,
-    /// None where it is not known: then it is not compared.
+    /// The history of that record; None where it is not known, and so not compared.
     pub history: Option<History>,
 }
 

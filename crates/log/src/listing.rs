@@ -17,7 +17,7 @@ pub(crate) fn known_kind(segment: &Segment, number: u8) -> Result<Kind, OpenErro
 /// The files in the log's directory; a missing directory is an empty one.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// In the order of their numbers.
+    /// The segments, in the order of their numbers.
     pub segments: Vec<(u64, PathBuf)>,
     pub unfinished: Vec<PathBuf>,
 }

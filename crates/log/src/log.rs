@@ -182,32 +182,32 @@ impl Log {
         if written == self.last() { written } else { self.shared.write_inline() }
     }
 
-    /// Every record up to here has been handed to the operating system.
+    /// Returns the last record that has been handed to the operating system, with all before it.
     #[inline]
     pub fn written(&self) -> Index {
         self.shared.reached.written()
     }
 
-    /// Every record up to here is on the disk.
+    /// Returns the last record that is on the disk, with all before it.
     #[inline]
     pub fn synced(&self) -> Index {
         self.shared.reached.synced()
     }
 
-    /// Every record up to here is as durable as the setting asks.
+    /// Returns the last record that is as durable as the setting asks, with all before it.
     #[inline]
     pub fn durable(&self) -> Index {
         self.shared.reached.durable()
     }
 
-    /// Every record up to here is durable, and other logs have it where [`ask_others`](Self::ask_others) says so. May
-    /// go back where that begins.
+    /// Returns the last record that is durable with all before it, and that other logs have where
+    /// [`ask_others`](Self::ask_others) says so. May go back where that begins.
     #[inline]
     pub fn confirmed(&self) -> Index {
         self.shared.reached.confirmed()
     }
 
-    /// Other logs have confirmed to have every record up to here. Never goes back.
+    /// Returns the last record that other logs have confirmed to have, with all before it. Never goes back.
     pub fn confirmed_by_others(&self) -> Index {
         self.shared.reached.confirmed_by_others()
     }

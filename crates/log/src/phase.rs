@@ -1,6 +1,6 @@
 //! The phases of an open log's life, and which may follow which.
 
-/// Where a log is in its life.
+/// The phase of a log's life.
 ///
 /// ```text
 /// Opening ──► Running ◄──► Rotating

@@ -7,7 +7,8 @@ use crate::format::{History, Index, Kind};
 pub struct Record<'a> {
     pub index: Index,
     pub history: History,
-    /// 0 outside of a consensus group, as `entry`, the index of Raft's entry.
+    /// The term of the entry that the record belongs to, and in `entry` that entry's index; both are 0 outside of a
+    /// consensus group.
     pub term: u64,
     pub entry: u64,
     pub kind: Kind,

@@ -45,7 +45,7 @@ pub enum AppendError {
     /// The bound of unsynced bytes is reached or a segment is being made: wait for `on_durable` and try again, or use
     /// [`Log::reserve_within`].
     Busy,
-    /// Longer than any record may be.
+    /// The record is longer than any may be.
     TooLarge,
 }
 

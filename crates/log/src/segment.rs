@@ -18,7 +18,7 @@ pub(crate) struct Segment {
 pub(crate) struct Held {
     pub segment: Arc<Segment>,
     pub first: Index,
-    /// Below `first` if it has none.
+    /// The last record; below `first` if the segment has none.
     pub last: Index,
     /// The end of the last counting group, or of the whole file where that is not known.
     pub end: u64,

@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 
     /// Mirrors of indexes in `queue` and `state`, for reading without a lock.
     pub reached: Reached,
-    /// Locked by the one thread that waits for room; the others wait for this lock.
+    /// The lock of the one thread that waits for room; others that want room wait for this lock.
     pub turn: Mutex<()>,
     /// A caller was told that the log is busy, and waits for room.
     pub busy: AtomicBool,
@@ -54,17 +54,17 @@ pub(crate) struct Shared {
     /// those who purge only; no lock is taken in it.
     pub doomed: Mutex<VecDeque<Arc<Segment>>>,
     pub wakes: Mutex<Arc<[Wake]>>,
-    /// Told of each advance, by whichever thread.
+    /// The function that is told of each advance, by whichever thread.
     pub on_advance: OnceLock<Wake>,
-    /// None until the file is there. Held across its I/O, by the log's threads, open and close only; no lock is taken
-    /// in it.
+    /// The end file; None until it is there. The lock is held across its I/O, by the log's threads, open and close
+    /// only; no lock is taken in it.
     pub end: Mutex<Option<EndWriter>>,
 }
 
 /// The log's threads, which its close joins.
 pub(crate) type Threads = Mutex<Vec<JoinHandle<()>>>;
 
-/// Called when `durable` advanced, or the log failed.
+/// A function that is called when `durable` advanced, or the log failed.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Groups that are written and perhaps not synced, still in memory. All of them are in the active segment, before which
@@ -125,7 +125,7 @@ pub(crate) struct State {
 
     /// A thread is between taking parts and having written them, or makes a segment of them; never two threads.
     pub writing: bool,
-    /// Another thread had something to write while `writing` was set.
+    /// Whether a thread had something to write while another one had `writing` set.
     pub again: bool,
     /// Writes were slow of late: the writer thread does them.
     pub slow: bool,
@@ -141,7 +141,7 @@ pub(crate) struct State {
     /// The sync thread sleeps without a deadline.
     pub sync_idle: bool,
     pub last_sync: Instant,
-    /// When the log's end was noted without being synced there.
+    /// The moment when the log's end was noted without being synced there.
     pub end_noted: Option<Instant>,
     /// A file that the next start would need is gone: see `watch.rs`.
     pub missing: Option<Failure>,
@@ -153,7 +153,7 @@ pub(crate) struct State {
     pub applied: Index,
     /// Records above these are not purged: see [`Hold`](crate::Hold).
     pub holds: Vec<Index>,
-    /// The one of them that nobody has yet.
+    /// The hold in `holds` that nobody has yet.
     pub kept: Option<Index>,
 
     pub counters: Counters,
@@ -165,7 +165,7 @@ pub(crate) struct Counters {
     pub deferred_writes: u64,
     pub syncs: u64,
     pub last_sync_us: u64,
-    /// Since `Log::take_slowest_sync_us`.
+    /// The microseconds of the slowest sync since `Log::take_slowest_sync_us`.
     pub slowest_sync_us: u64,
     pub recoveries: u64,
     /// The failure that led to the newest recovery.

@@ -17,10 +17,10 @@ const READ_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Walk {
-    /// None if all of it is in `buf`.
+    /// The file; None if all of it is in `buf`.
     file: Option<Arc<dyn File>>,
     salt: Salt,
-    /// Nothing is read from here on.
+    /// The offset from which on nothing is read.
     limit: u64,
     buf: Vec<u8>,
     /// `buf[at..filled]` is read and not walked; `buf[0]` is at `base` in the file.
@@ -28,7 +28,7 @@ pub(crate) struct Walk {
     at: usize,
     filled: usize,
     group: Option<GroupHeader>,
-    /// Of the newest group, as is `mark`.
+    /// The entry of the newest group, and in `mark` that group's mark.
     entry: Entry,
     mark: Index,
     /// The end of the mark of a clean stop, if the walk has come to one.
@@ -115,7 +115,7 @@ impl Walk {
         }
     }
 
-    /// More of the file may be read now.
+    /// Lets more of the file be read.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
     }

@@ -133,7 +133,7 @@ pub struct StreamId {
 impl StreamId {
     pub const BYTES: usize = 16;
 
-    /// Big endian, so that bytes sort as IDs do.
+    /// Returns the ID big endian, so that bytes sort as IDs do.
     pub fn encode(self) -> [u8; StreamId::BYTES] {
         let mut bytes = [0; StreamId::BYTES];
         bytes[..8].copy_from_slice(&self.ms.to_be_bytes());
@@ -188,7 +188,7 @@ pub struct Consumer<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fields<'a> {
     pub(crate) text: &'a [u8],
-    /// Where each string of `text` ends: field, value, field, value.
+    /// The ends of the strings of `text`: field, value, field, value.
     pub(crate) ends: &'a [usize],
 }
 

@@ -33,7 +33,7 @@ pub(crate) use code::{AUX, DATABASE, DEADLINE_MS, END, FREQUENCY, IDLE, SIZES};
 
 pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
 
-/// From this version on there is a checksum.
+/// The first version with a checksum.
 const VERSION_WITH_CHECKSUM: u32 = 5;
 
 /// A summary of a file that was read to its end.

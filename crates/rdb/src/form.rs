@@ -9,10 +9,10 @@ pub enum Form {
     String = 0,
     List = 1,
     Set = 2,
-    /// Scores in digits.
+    /// A sorted set with scores in digits.
     ZsetDigits = 3,
     Hash = 4,
-    /// Scores as eight bytes.
+    /// A sorted set with scores as eight bytes.
     Zset = 5,
     ModuleOld = 6,
     Module = 7,

@@ -149,7 +149,8 @@ fn copy(out: &mut Vec<u8>, from: usize, count: usize) {
 /// Compresses, with a table that is kept from string to string.
 #[derive(Debug)]
 pub struct Compressor {
-    /// Where three bytes of a hash were seen last: positions, each above `base`, the others are of strings before.
+    /// The positions at which three bytes of a hash were seen last, each above `base`; lower ones are of strings
+    /// before.
     table: Box<[u32]>,
     base: u32,
 }

@@ -53,7 +53,7 @@ impl<'a> Ziplist<'a> {
 struct Place {
     /// Bytes of the element before.
     before: usize,
-    /// Where the head says that the last element is.
+    /// The offset of the last element, as the head has it.
     last: u64,
     count: Option<u64>,
     seen: u64,

@@ -49,7 +49,7 @@ pub struct FileEntry {
 /// The reason why a text is no manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
-    /// Counted from 1.
+    /// The number of the line, counted from 1.
     pub line: usize,
     pub what: &'static str,
 }

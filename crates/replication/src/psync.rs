@@ -48,7 +48,7 @@ pub enum PsyncError {
     Refused(String),
     /// The text is missing that has to be there.
     NoText,
-    /// Something else has come.
+    /// The master's words are none of those that are known.
     Unknown,
 }
 

@@ -3,7 +3,7 @@
 use haypile_log::{Histories, History, Index};
 use std::fmt;
 
-/// Where a log stands: its last record, and the history that this record is of.
+/// The end of a log: its last record, and the history that this record is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub history: History,

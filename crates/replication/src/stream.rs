@@ -7,6 +7,8 @@ use std::io::{self, Error};
 
 /// Takes frames on their way to a replica.
 pub trait Sink {
+    /// Sends a frame.
+    ///
     /// # Errors
     /// The connection broke.
     fn send(&mut self, frame: &Frame<'_>) -> io::Result<()>;

@@ -26,7 +26,7 @@ pub enum DecodeError {
     UnknownType(u8),
     /// The text of this type is not of its form.
     Malformed(u8),
-    /// More than [`NESTING_MAX`] aggregates inside each other.
+    /// A reply has more than [`NESTING_MAX`] aggregates inside each other.
     TooDeep,
 }
 

@@ -11,7 +11,7 @@ pub enum Shape {
     Set,
     /// Keys and values in turn. In RESP2 an array.
     Map,
-    /// Two elements each in an array of their own. In RESP2 one array of all of them, in turn.
+    /// Arrays of two elements each. In RESP2 one array of all of them, in turn.
     Pairs,
 }
 
@@ -21,7 +21,7 @@ pub struct Elements {
     shape: Shape,
     count: usize,
     body: Vec<u8>,
-    /// Where in the body missing values stand, in order: the protocols write them differently.
+    /// The places in the body of missing values, in order: the protocols write them differently.
     nulls: Vec<usize>,
     /// Whether the missing values are arrays.
     are_arrays: bool,

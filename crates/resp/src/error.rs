@@ -9,7 +9,7 @@ use std::fmt;
 /// The error of a request that is none. `Display` is Redis's text without the `ERR ` before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// More than [`crate::Limits::inline_bytes_max`] bytes and no line end among them.
+    /// An inline request has more than [`crate::Limits::inline_bytes_max`] bytes and no line end among them.
     InlineTooLong,
     /// An inline request ends inside quotes, or goes on right behind a closing quote.
     UnbalancedQuotes,
@@ -17,7 +17,8 @@ pub enum ProtocolError {
     CountLineTooLong,
     /// The text behind `*` is no integer, or a number above [`crate::Limits::multibulk_len_max`].
     InvalidCount,
-    /// More than [`crate::parser::UNAUTHENTICATED_ARGS_MAX`] arguments before the client has authenticated.
+    /// A request has more than [`crate::parser::UNAUTHENTICATED_ARGS_MAX`] arguments before the client has
+    /// authenticated.
     UnauthenticatedCount,
     /// The line before an argument does not end within [`crate::Limits::inline_bytes_max`] bytes.
     LengthLineTooLong,

@@ -58,7 +58,7 @@ pub enum Reply {
     Several(Vec<Reply>),
     /// Bytes that are encoded already, for the protocol in question.
     Raw(Bytes),
-    /// Nothing is sent.
+    /// No reply is sent.
     None,
 }
 

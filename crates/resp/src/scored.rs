@@ -15,7 +15,7 @@ pub struct Scored {
 /// Whether each member has an array of its own, with its score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nesting {
-    /// In RESP3 only.
+    /// Members have arrays of their own in RESP3 only.
     #[default]
     Resp3,
     Never,

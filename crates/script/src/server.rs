@@ -20,13 +20,14 @@ pub trait Server {
     /// Writes a line to the server's log.
     fn log(&mut self, level: LogLevel, text: &[u8]);
 
-    /// Is asked before something that may take long and cannot be interrupted, or that takes much memory.
+    /// Asks whether the run may go on, before something that may take long and cannot be interrupted, or that takes
+    /// much memory.
     ///
     /// # Errors
     /// The run ends here.
     fn takes_long(&mut self) -> Result<(), Halted>;
 
-    /// Is asked every few thousand instructions.
+    /// Asks whether the run may go on, every few thousand instructions.
     ///
     /// # Errors
     /// The run ends here.

@@ -66,7 +66,7 @@ pub(crate) enum Shown {
     Number(f64),
     Boolean(bool),
     Nil,
-    /// Nothing so simple.
+    /// A reply that is none of these simple ones.
     Other,
 }
 
@@ -89,7 +89,7 @@ const ARGUMENT_BYTES_MAX: usize = 512 << 20;
 /// Why a call has no arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NoArguments {
-    /// One is wrong: the text of the error.
+    /// An argument is wrong: the text of the error.
     Wrong(&'static str),
     /// The run has ended, which the thread's [`RunState`] notes.
     Halted,

@@ -24,7 +24,7 @@ const OUT_OF_FILES_PAUSE: std::time::Duration = std::time::Duration::from_millis
 /// A socket that listens.
 pub enum Listener {
     Tcp(TcpListener),
-    /// For clients that speak TLS.
+    /// A socket for clients that speak TLS.
     Tls(TcpListener),
     Unix(UnixListener),
 }

@@ -63,7 +63,7 @@ pub fn start(config: &Config, engine: &Arc<Engine>, tls: &Arc<Tls>) -> Result<()
 
 /// A connection, as the list of connections knows it.
 struct Open {
-    /// Whether its request is whole, and is being answered.
+    /// Whether the connection's request is whole, and is being answered.
     asked: Cell<bool>,
     /// Ends the connection.
     close: Notify,

@@ -87,7 +87,7 @@ impl Gate {
 /// A message that other clients are sent as well.
 struct Shared {
     payload: Arc<Payload>,
-    /// Where in `bytes` the message stands.
+    /// The offset of the message in `bytes`.
     at: usize,
     sent: usize,
 }

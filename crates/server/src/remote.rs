@@ -1,5 +1,5 @@
-//! Another server that this program talks to as a client: it sends commands, many ahead if it likes, and takes their
-//! replies in order.
+//! A server that this program talks to as a client: it sends commands, many ahead if it likes, and takes their replies
+//! in order.
 //!
 //! Blocks, so no event loop may use it. Never reconnects and never sends a command again: the user decides about the
 //! commands under way when a connection breaks.

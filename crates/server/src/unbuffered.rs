@@ -18,7 +18,7 @@ const ALIGNMENT: usize = 4096;
 /// A file that is being written.
 pub struct Unbuffered {
     file: File,
-    /// One piece, from the first place on that is aligned.
+    /// The memory of one piece, which lies from the first place on that is aligned.
     memory: Vec<u8>,
     start: usize,
     filled: usize,

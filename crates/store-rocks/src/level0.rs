@@ -23,7 +23,7 @@ pub(crate) struct Level0 {
 
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// When the one that runs began, and the bytes that it reads.
+    /// The moment when the compaction that runs began, and the bytes that it reads.
     running: Option<(Instant, u64)>,
     /// The bytes that the last large one has read, and the time that it has taken.
     last: Option<(u64, Duration)>,

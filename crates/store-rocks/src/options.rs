@@ -218,10 +218,10 @@ impl Options {
 /// How compactions lay out index and filter of the files that they write. Both kinds are always readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexLayout {
-    /// One block each: a read looks into two blocks fewer, but reads half a MiB when such a block is not in the cache.
-    /// For data whose indexes and filters fit the cache.
+    /// An index and a filter of one block each: a read looks into two blocks fewer, but reads half a MiB when such a
+    /// block is not in the cache. For data whose indexes and filters fit the cache.
     Whole,
-    /// Blocks of 4 KiB: only those in use need memory. For larger data.
+    /// Indexes and filters in blocks of 4 KiB: only those in use need memory. For larger data.
     Partitioned,
 }
 

@@ -14,14 +14,14 @@ pub(crate) struct Attempts {
 
 const WHOLE: u32 = 1 << 16;
 
-/// Below this share, rows that are in memory gain less by attempts than the others lose: an attempt costs about a tenth
-/// of what it may save.
+/// The share of successes below which rows that are in memory gain less by attempts than the others lose: an attempt
+/// costs about a tenth of what it may save.
 const SHARE_MIN: u32 = WHOLE / 10;
 
 /// The share follows about so many attempts.
 const MEMORY: u32 = 32;
 
-/// Where attempts hardly succeed, one in so many is made.
+/// The number of rows for each attempt where attempts hardly succeed.
 const EVERY: u32 = 8;
 
 impl Default for Attempts {

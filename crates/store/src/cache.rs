@@ -88,7 +88,7 @@ pub enum Cached<'a> {
     Hit(CachedRow),
     /// The row is not cached: the caller reads the base, then fills.
     Miss(Fill<'a>),
-    /// Another thread is filling, or the cache is off: the caller reads the base, and does not fill.
+    /// The caller reads the base and does not fill, because another thread is filling, or the cache is off.
     Elsewhere,
 }
 

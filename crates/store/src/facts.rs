@@ -31,9 +31,9 @@ pub(crate) fn is_fact_row(row: &[u8]) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     values: BTreeMap<Box<[u8]>, Arc<[u8]>>,
-    /// The newest record that changed each, also those that are gone.
+    /// The newest record that changed each fact, also those that are gone.
     changes: BTreeMap<Box<[u8]>, Index>,
-    /// The newest record that changed one.
+    /// The newest record that changed a fact.
     pub(crate) changed_at: Index,
 }
 

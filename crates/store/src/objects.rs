@@ -30,8 +30,8 @@ const ATTEMPT_EVERY: u64 = 1024;
 #[derive(Default)]
 pub struct Objects {
     ids: Mutex<Ids>,
-    /// Held by the thread that asks the log for more ids, which may take long; only threads that may wait ever wait for
-    /// it.
+    /// The lock of a lease: a thread holds it that asks the log for more ids, which may take long; only threads that
+    /// may wait ever wait for it.
     leasing: Mutex<()>,
     /// The id that the newest applied record has for `settled_row`. Invariant: it never goes back.
     settled: AtomicU64,

@@ -30,7 +30,7 @@ pub enum Refusal {
     NoReplicas,
 }
 
-/// Every result of a command has room for it.
+/// Invariant: a refusal is so small that every result of a command has room for it.
 const _: () = assert!(size_of::<Refusal>() <= 32);
 
 impl Refusal {

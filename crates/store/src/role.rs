@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
-    /// The store's own log, which is read at open: the store appends nothing.
+    /// The records come from the store's own log, which is read at open: the store appends nothing.
     Replaying = 0,
-    /// Another store's log, record by record: the store appends nothing of its own.
+    /// The records come from another store's log, one by one: the store appends nothing of its own.
     Following = 1,
-    /// The store's own transactions.
+    /// The records come from the store's own transactions.
     Leading = 2,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Role {
 const FOLLOWS: u8 = 1;
 /// The store has too few replicas.
 const NO_REPLICAS: u8 = 2;
-/// Another store is about to lead in the place of this one.
+/// The store hands over: another one is about to lead in its place.
 const HANDS_OVER: u8 = 4;
 /// The store repeats the commands of another server, whose writes alone it takes. Invariant: whoever clears `FOLLOWS`
 /// for that has set this before.

@@ -18,7 +18,7 @@ const OBJECTS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Sparse {
     objects: Mutex<HashSet<ObjectId>>,
-    /// Whether there may be any: while there is none, a write costs one load.
+    /// Whether there may be sparse objects: while there is none, a write costs one load.
     any: AtomicBool,
 }
 

@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 /// The reason why a transaction cannot go on. The transaction is dropped; nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Only the disk can answer: load the rows, then run again.
+    /// The command needs rows that only the disk has: load them, then run it again.
     WouldBlock,
     /// The command is going to take long: run it on the I/O pool under its locks.
     Long,
@@ -23,15 +23,15 @@ pub enum Stop {
 /// The place where a command runs, which decides what its reads may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// On an event loop, under its key locks: never the disk.
+    /// The command runs on an event loop, under its key locks: never the disk.
     Memory,
-    /// On an event loop without key locks: a dry run that only tells whether the disk is needed; its writes are
+    /// A dry run on an event loop without key locks, which only tells whether the disk is needed; its writes are
     /// dropped.
     Look,
-    /// On the I/O pool without key locks: a dry run that prefetches rows; the rows that it reads are pinned, its writes
-    /// are dropped.
+    /// A dry run on the I/O pool without key locks, which prefetches rows; the rows that it reads are pinned, its
+    /// writes are dropped.
     Load,
-    /// On the I/O pool under its key locks.
+    /// The command runs on the I/O pool under its key locks.
     Disk,
 }
 

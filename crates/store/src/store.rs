@@ -36,7 +36,7 @@ pub struct Store {
     pub(crate) memtable: Memtable,
     /// The commit that is being applied in steps.
     pub(crate) staged: Staged,
-    /// Held while an entry of a consensus group is applied: a generation has all of an entry, or nothing.
+    /// The lock under which an entry of a consensus group is applied: a generation has all of an entry, or nothing.
     pub(crate) entry_turn: Mutex<()>,
     pub(crate) cache: RowCache,
     /// Whether the base is likely to have what neither the memtable nor the row cache has in memory.
@@ -85,7 +85,7 @@ pub struct Store {
     pub(crate) views_bytes: Arc<AtomicU64>,
     /// The counter that is asked before a command collects much.
     pub(crate) room: OnceLock<Arc<dyn crate::room::Room>>,
-    /// Set when the server stops: a command that runs on the I/O pool ends at its next read or write.
+    /// Whether the server stops: a command that runs on the I/O pool ends at its next read or write then.
     pub(crate) stops_commands: Arc<AtomicBool>,
     /// Why records say what they do, if they do, and how much (`txn::statements`).
     pub(crate) states: AtomicU8,

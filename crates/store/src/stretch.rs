@@ -25,7 +25,7 @@ pub(crate) struct Stretch {
     /// `reverse`.
     bytes: Vec<u8>,
     ends: Vec<(u32, u32)>,
-    /// Whether it is to have all rows of the object in the end.
+    /// Whether the stretch is to have all rows of the object in the end.
     pub grows: bool,
 }
 

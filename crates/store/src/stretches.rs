@@ -63,7 +63,7 @@ struct Reads {
     ahead: usize,
     /// Reads that found their rows here since the last one that did not.
     hits: u32,
-    /// Reads that did not since the last one that did.
+    /// Reads that did not find their rows here since the last one that did.
     misses: u32,
     /// Reads of the base until rows are read ahead.
     reads_left: u32,

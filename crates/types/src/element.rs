@@ -29,10 +29,10 @@ impl Head {
     /// Bytes of the head: `id: u64 | slot: u16 | encoding: u8 | count: u64`.
     pub const BYTES: usize = Object::BYTES + 9;
 
-    /// Where in the head the encoding is.
+    /// The offset of the encoding in the head.
     pub const ENCODING_AT: usize = Object::BYTES;
 
-    /// Where in the head the count is.
+    /// The offset of the count in the head.
     pub const COUNT_AT: usize = Object::BYTES + 1;
 
     #[inline]

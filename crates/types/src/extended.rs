@@ -11,13 +11,13 @@ const PRECISION: u64 = 64;
 /// The exponent of the last bit of the smallest number: below this, numbers lose precision, and then are zero.
 const EXPONENT_MIN: i64 = -16_445;
 
-/// No number reaches 2 to this.
+/// The exponent of a power of two that no number reaches.
 const EXPONENT_LIMIT: i64 = 16_384;
 
 /// Decimal digits before or behind the point at which a number is infinite or zero for certain.
 const MAGNITUDE_MAX: i64 = 5000;
 
-/// Redis reads no longer texts.
+/// The most bytes of a text that Redis reads as a number.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
 
 /// Digits behind the point.

@@ -60,7 +60,7 @@ pub fn fits(entries_bytes: usize, count: usize) -> bool {
     entries_bytes <= PACKED_BYTES_MAX && count <= PACKED_ENTRIES_MAX
 }
 
-/// Where the last seven bits of the longest length stand: strings are shorter than 4 GiB.
+/// The shift of the last seven bits of the longest length: strings are shorter than 4 GiB.
 const LENGTH_SHIFT_MAX: u32 = 28;
 
 /// A walk over entries.

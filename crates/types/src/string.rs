@@ -21,7 +21,7 @@ pub enum Content {
     Shared(Value),
     /// Put together from chunks.
     Owned(Vec<u8>),
-    /// More than `LONG_FROM_BYTES`: to be read piece by piece.
+    /// The string has more than `LONG_FROM_BYTES`: to be read piece by piece.
     Long(Box<Long>),
 }
 

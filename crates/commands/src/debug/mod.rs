@@ -453,7 +453,7 @@ fn sdslen(txn: &mut Txn, args: Args) -> Result<Reply> {
     )))
 }
 
-/// One line as in Redis; the address is no more than a number of the key.
+/// Describes a key in one line as Redis does; the address is no more than a number of the key.
 fn object(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
     let entry = key::peek(txn, &key)?.ok_or(Error::NoSuchKey)?;

@@ -14,7 +14,7 @@ const BYTES_KEPT: usize = 8 << 20;
 
 type Loaded = Result<Library, Vec<u8>>;
 
-/// The newest last, each with the SHA-1 of its code.
+/// The libraries that were prepared, the newest last, each with the SHA-1 of its code.
 static PREPARED: Mutex<VecDeque<([u8; 20], Loaded)>> = Mutex::new(VecDeque::new());
 
 /// Returns a library that was loaded from this code, or why it cannot be. That is said once: a machine that was too

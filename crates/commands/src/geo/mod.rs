@@ -93,7 +93,7 @@ pub(crate) fn unit_m(args: Args, i: usize) -> Result<f64> {
         .ok_or_else(|| Error::text("ERR unsupported unit provided. please use M, KM, FT, MI"))
 }
 
-/// The two numbers of a position, as parts of a reply.
+/// Writes the two numbers of a position, as parts of a reply.
 pub(crate) fn put_position(records: &mut Records, position: Position) {
     let mut digits = Vec::with_capacity(24);
     for degrees in [position.longitude, position.latitude] {

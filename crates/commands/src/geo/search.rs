@@ -196,7 +196,7 @@ impl Form {
 
 /// A call, its options parsed.
 struct Asked {
-    /// `None` if there is no sorted set, and so no member to begin from.
+    /// The area; `None` if there is no sorted set, and so no member to begin from.
     area: Option<Area>,
     order: Option<Order>,
     count: Option<u64>,
@@ -226,7 +226,7 @@ impl With {
 #[derive(Default)]
 struct AreaOptions {
     center: Option<Position>,
-    /// With its unit in meters.
+    /// The shape, and its unit in meters.
     shape: Option<(Shape, f64)>,
     by_member: bool,
     by_degrees: bool,

@@ -198,7 +198,7 @@ fn fields(args: Args, at: usize, refusal: &'static str) -> Result<Named> {
 
 const NOT_POSITIVE: &str = "ERR Number of fields must be a positive integer";
 
-/// -2 for each field: there is no such key.
+/// Returns the reply for a missing key: -2 for each field.
 fn absent(fields: Named) -> Reply {
     Reply::array((0..fields.count).map(|_| Reply::Integer(-2)))
 }
@@ -471,7 +471,7 @@ const HSETEX: Command = Command {
 struct SetOptions {
     /// The key has to be there, or not.
     key_exists: Option<bool>,
-    /// All fields have to be there, or none.
+    /// Whether all named fields have to exist, or none of them; `None` if neither is asked for.
     all_exist: Option<bool>,
     keeps: bool,
     deadline_ms: Option<u64>,

@@ -140,7 +140,7 @@ impl Time {
     }
 }
 
-/// When a new deadline is taken, compared with the old one.
+/// The conditions for a new deadline to be taken, compared with the old one.
 #[derive(Default)]
 struct Conditions {
     without: bool,

@@ -51,7 +51,7 @@ fn scan(txn: &mut Txn, args: Args) -> Result<Reply> {
 
 /// The options of SCAN.
 struct Filter<'a> {
-    /// `None` lets every name pass.
+    /// The pattern that names have to match; `None` lets every name pass.
     pattern: Option<&'a [u8]>,
     kind: Option<&'a [u8]>,
     count: usize,

@@ -192,7 +192,7 @@ pub(crate) enum OutputIter {
 }
 
 impl OutputIter {
-    /// The next one; `None` at the end.
+    /// Returns the next output; `None` at the end.
     pub fn next(&mut self) -> std::result::Result<Option<Option<Box<[u8]>>>, String> {
         match self {
             OutputIter::Memory(values) => Ok(values.next()),

@@ -128,7 +128,7 @@ fn lpos(txn: &mut Txn, args: Args) -> Result<Reply> {
 const RANK_IS_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
                             start from the end of the list";
 
-/// Since 7.2; 7.0 takes it for -1.
+/// The error of the least rank, which cannot be negated, since 7.2; 7.0 takes such a rank for -1.
 const RANK_IS_TOO_LOW: &str =
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
 

@@ -71,7 +71,7 @@ pub(crate) fn state_move(txn: &mut Txn, [source, destination]: [&[u8]; 2], from:
     statement::state(txn, &[b"LMOVE", source, destination, word(from), word(to)]);
 }
 
-/// LEFT or RIGHT.
+/// Reads argument `i`, which is LEFT or RIGHT.
 pub(crate) fn side(args: Args, i: usize) -> Result<Side> {
     if args.is(i, "left") {
         Ok(Side::Head)

@@ -41,9 +41,9 @@ fn lmovem(txn: &mut Txn, args: Args) -> Result<Reply> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Many {
     count: u64,
-    /// Whether fewer are not moved at all.
+    /// Whether nothing is moved where there are fewer elements than `count`.
     is_exact: bool,
-    /// Whether they stay in order, rather than to arrive as one move after the other would have it.
+    /// Whether the elements stay in order, rather than to arrive as one move after the other would have them.
     keeps_order: bool,
 }
 

@@ -178,7 +178,7 @@ fn stats(host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::Map(fields))
 }
 
-/// Below so many bytes nothing is worth a word.
+/// The bytes below which nothing is worth a word.
 const SMALL_BYTES: u64 = 64 << 20;
 
 /// The advice that the figures give reason for.

@@ -74,7 +74,7 @@ fn unsubscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     unsubscribe_all(host, args, Channels::Plain, "unsubscribe")
 }
 
-/// Without names, all subscriptions of the kind; who has none hears that once.
+/// Ends the subscriptions that are named or, without names, all of the kind; who has none hears that once.
 fn unsubscribe_all(host: &mut dyn Host, args: Args, kind: Channels, word: &'static str) -> Result<Answer> {
     let names: Vec<Arc<[u8]>> =
         if args.len() > 1 { args.iter_from(1).map(Arc::from).collect() } else { host.subscriptions(kind) };

@@ -61,7 +61,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// `None`: a summary is asked for.
+    /// Parses the arguments of XPENDING; `None` if they ask for a summary.
     fn parse(args: Args) -> Result<Option<Filter>> {
         if args.len() == 3 {
             return Ok(None);

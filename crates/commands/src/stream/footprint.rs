@@ -111,7 +111,8 @@ fn visit_nodes(
     Ok(())
 }
 
-/// Some nodes are looked at and stand for all; the last one is taken to be as large as one that is being filled.
+/// Estimates the bytes of a stream in Redis: some nodes are looked at and stand for all; the last one is taken to be as
+/// large as one that is being filled.
 pub(crate) fn in_memory(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> Result<u64> {
     let stream = Stream::of(key, entry)?;
     let (mut nodes, mut entries, mut bytes, mut last) = (0, 0, 0, 0);

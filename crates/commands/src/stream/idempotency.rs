@@ -46,7 +46,7 @@ const XIDMPRECORD: Command = Command {
 /// The name that a producer gives an entry.
 pub(crate) struct Named<'a> {
     pub producer: &'a [u8],
-    /// `None`: the content of the entry is its name.
+    /// The name of the entry; `None` if its content is its name.
     name: Option<&'a [u8]>,
 }
 

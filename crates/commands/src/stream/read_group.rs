@@ -58,7 +58,7 @@ struct Asked<'a> {
     key: Key<'a>,
     stream: Stream,
     group: Group<'a>,
-    /// `None` asks for new entries.
+    /// The ID after which the consumer's pending entries are asked for; `None` asks for new entries.
     after: Option<StreamId>,
 }
 

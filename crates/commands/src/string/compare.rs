@@ -103,12 +103,12 @@ impl Comparison {
         Some(Comparison { with_digest, differs, at: at + 1 })
     }
 
-    /// Whether the other one is asked for by the same word.
+    /// Returns whether the same word asks for both comparisons.
     pub fn is_like(self, other: Comparison) -> bool {
         (self.with_digest, self.differs) == (other.with_digest, other.differs)
     }
 
-    /// Whether it holds for the string of a key that was looked up.
+    /// Returns whether the comparison holds for the string of a key that was looked up.
     ///
     /// # Errors
     /// The key holds no string, or the argument is not as long as a digest.

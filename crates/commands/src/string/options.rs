@@ -8,17 +8,17 @@ use crate::string::compare::Comparison;
 use haypile_store::{Key, Txn};
 use haypile_types::key::{Entry, Header};
 
-/// When SET sets.
+/// The condition under which SET sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Absent,
     Present,
-    /// Where the key is there, it compares so; where it is not, it had to differ.
+    /// The string of a key that exists compares so; a missing key meets only the comparisons that ask for a difference.
     Compares(Comparison),
 }
 
 impl Condition {
-    /// Whether it is met by a key that was looked up.
+    /// Returns whether a key that was looked up meets the condition.
     pub fn is_met(self, txn: &mut Txn, args: Args, key: &Key, entry: Option<Entry>) -> Result<bool> {
         match (self, entry) {
             (Condition::Absent, entry) => Ok(entry.is_none()),

@@ -35,7 +35,7 @@ pub struct Entry {
 
 /// The commands of one server by name.
 pub struct Table {
-    /// By id: first all commands, then all subcommands.
+    /// The entries by id: first all commands, then all subcommands.
     entries: Vec<Entry>,
     names: Names,
     catalog: Arc<Catalog>,
@@ -48,12 +48,12 @@ impl Default for Table {
 }
 
 impl Table {
-    /// All commands under their own names.
+    /// Makes the table of all commands under their own names.
     pub fn new() -> Self {
         Self::of(crate::groups())
     }
 
-    /// All commands under their own names, and these: a test's own.
+    /// Makes the table of all commands under their own names, and of `more`, which are a test's own.
     pub fn with(more: &'static [Command]) -> Self {
         Self::of(&[crate::groups(), &[more]].concat())
     }

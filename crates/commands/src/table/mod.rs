@@ -26,7 +26,7 @@ pub use crate::keyspec::{Begin, Find, Hidden, KeyPositions, KeySpec, Keys, Mode,
 /// One command or subcommand. Fields with a usual value come last and are taken from [`Command::USUAL`].
 #[derive(Clone, Copy)]
 pub struct Command {
-    /// In lower case; for a subcommand only its own word (`get` of `config get`).
+    /// The name in lower case; of a subcommand only its own word (`get` of `config get`).
     pub name: &'static str,
     /// The Redis version that had it first.
     pub since: &'static str,
@@ -36,7 +36,7 @@ pub struct Command {
     pub summary: &'static str,
     /// The arguments after the command's name, in the language of `syntax.rs`.
     pub syntax: &'static str,
-    /// Empty if COMMAND DOCS says nothing of it.
+    /// The complexity as COMMAND DOCS has it; empty if COMMAND DOCS says nothing of it.
     pub complexity: &'static str,
     pub access: Access,
     pub body: Body,
@@ -85,9 +85,9 @@ pub struct Command {
 /// How a command says which elements it asks for.
 #[derive(Clone, Copy, Debug)]
 pub enum ElementArgs {
-    /// By their names: arguments at regular distances, up to the last one.
+    /// The names of the elements: arguments at regular distances, up to the last one.
     Names { first: usize, step: usize },
-    /// By its index in a list, which is this argument.
+    /// The element's index in a list, which is this argument.
     Index(usize),
 }
 
@@ -113,13 +113,13 @@ pub enum Databases {
 /// How a command says in which database its client is afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selects {
-    /// In the one whose number is this argument.
+    /// The client is in the database whose number is this argument.
     Argument(usize),
-    /// In the first one.
+    /// The client is in the first database.
     First,
 }
 
-/// Since when a command is deprecated, and what takes its place.
+/// The version since which a command is deprecated, and what takes its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Deprecated {
     pub since: &'static str,
@@ -173,7 +173,7 @@ pub enum Body {
     Act(ActFn),
     /// Runs a script, whose calls are commands.
     Script(Script),
-    /// Is run by the engine itself, because it changes how other commands run.
+    /// A command that the engine itself runs, because it changes how other commands run.
     Engine(Control),
     /// Cannot run: only its subcommands do.
     Container,
@@ -254,7 +254,7 @@ pub enum Control {
 /// The number of arguments, the command's name (and its subcommand's) included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arity {
-    /// Inclusive.
+    /// The least number of arguments, the command's name included.
     pub least: u16,
     /// Whether no argument may follow beyond `least`.
     pub exact: bool,
@@ -386,7 +386,7 @@ impl Command {
         uses: None,
     };
 
-    /// Whether its connection may have to wait until one of its keys has come to be.
+    /// Returns whether the command's connection may have to wait until one of its keys has come to be.
     #[inline]
     pub const fn waits(&self) -> bool {
         matches!(self.body, Body::Wait(_))

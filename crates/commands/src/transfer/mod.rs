@@ -244,7 +244,7 @@ pub struct Receiver {
 /// How often a long part is held: where it is read, and among the rows of the transaction.
 const HELD_TIMES: u64 = 2;
 
-/// More is asked for by no payload that tells the truth.
+/// The most bytes that a payload may ask for ahead: no payload that tells the truth asks for more.
 const AHEAD_BYTES_MAX: u64 = 1 << 40;
 
 /// Why a value was not received.

@@ -23,7 +23,7 @@ pub struct Outgoing {
     rows: Rows,
 }
 
-/// Where the value comes from.
+/// The place that the value comes from.
 enum Rows {
     String(Box<Long>),
     Elements {

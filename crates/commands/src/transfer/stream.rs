@@ -269,7 +269,7 @@ pub(super) struct Outgoing {
     kind: Kind,
     nodes: u64,
     head: StreamHead,
-    /// `None`: there are none.
+    /// A view of the entries; `None` if there are none.
     entries: Option<View>,
     /// Entries that are still to come.
     missing: u64,

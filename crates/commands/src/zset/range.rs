@@ -242,11 +242,11 @@ fn range(txn: &mut Txn, args: Args, by: Option<By>, direction: Option<Direction>
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Members,
-    /// Pairs in RESP3.
+    /// Members with scores, as pairs in RESP3 and in turn in RESP2.
     Scores,
-    /// Pairs in neither protocol.
+    /// Members with scores in turn, as pairs in neither protocol.
     FlatScores,
-    /// Pairs in both.
+    /// Members with scores as pairs in both protocols.
     NestedScores,
 }
 

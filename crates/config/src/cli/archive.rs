@@ -31,11 +31,11 @@ pub struct Restore {
 /// The moment whose data are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// All that there is.
+    /// The newest moment that the archive has.
     Newest,
-    /// After the record of this index.
+    /// The moment after the record of this index.
     Index(u64),
-    /// Milliseconds since 1970.
+    /// The moment of this time, in milliseconds since 1970.
     Time(u64),
 }
 

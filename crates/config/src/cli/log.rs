@@ -29,9 +29,9 @@ pub struct Follow {
     pub database: Option<u32>,
     /// Patterns of keys; none means all.
     pub patterns: Vec<String>,
-    /// Each change comes with what there was before.
+    /// Whether each change comes with what there was before.
     pub before: bool,
-    /// Where the connection breaks, that is the end.
+    /// Whether the program ends when the connection breaks, rather than to connect again.
     pub once: bool,
 }
 

@@ -11,7 +11,7 @@ pub struct Server {
     pub port: u16,
     pub user: Option<String>,
     pub password: Option<String>,
-    /// None = the connection is not encrypted.
+    /// The options of TLS; None if the connection is not encrypted.
     pub tls: Option<ServerTls>,
 }
 
@@ -22,7 +22,7 @@ pub struct ServerTls {
     pub ca_cert_dir: Option<PathBuf>,
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// Any certificate is trusted.
+    /// Whether any certificate is trusted.
     pub insecure: bool,
 }
 
@@ -41,7 +41,7 @@ const NAMES: [&str; 8] = ["--host", "--port", "--user", "--password", "--cacert"
 /// The arguments that were given.
 #[derive(Default)]
 pub(super) struct Options {
-    /// In the order of `NAMES`.
+    /// The values in the order of `NAMES`.
     values: [Option<OsString>; NAMES.len()],
     tls: bool,
     insecure: bool,

@@ -129,15 +129,15 @@ pub(super) const LOG_LEVELS: &[(&str, LogLevel)] = &[
 ];
 pub(super) const LOG_FORMATS: &[(&str, LogFormat)] = &[("human", LogFormat::Human), ("json", LogFormat::Json)];
 pub(super) const ENGINES: &[(&str, Engine)] = &[("rocksdb", Engine::RocksDb), ("memory", Engine::Memory)];
-/// Whether it is by a lease.
+/// The words for how a leader proves that a read misses nothing, and whether that is by a lease.
 pub(super) const RAFT_READS: &[(&str, bool)] = &[("index", false), ("lease", true)];
-/// Whether they miss nothing.
+/// The words for the owner of a member's users, and whether it is the group.
 pub(super) const RAFT_USERS: &[(&str, bool)] = &[("own", false), ("group", true)];
 
 pub(super) const FOLLOWER_READS: &[(&str, bool)] = &[("stale", false), ("linearizable", true)];
 pub(super) const ON_LATE_REPLICAS: &[(&str, OnLateReplicas)] =
     &[("refuse", OnLateReplicas::Refuse), ("go-on", OnLateReplicas::GoOn)];
-/// Whether they are left out.
+/// The words for a master's commands that are refused, and whether these are left out.
 pub(super) const REFUSED_COMMANDS: &[(&str, bool)] = &[("stop", false), ("skip", true)];
 pub(super) const DURABILITIES: &[(&str, Durability)] = &[("os", Durability::Os), ("fsync", Durability::Fsync)];
 pub(super) const CHANGE_STREAMS: &[(&str, ChangeStream)] =

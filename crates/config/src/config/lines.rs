@@ -22,7 +22,7 @@ pub struct UserLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
     pub command: Vec<u8>,
-    /// Empty = the command is removed.
+    /// The new name; empty if the command is removed.
     pub to: Vec<u8>,
     /// The line, for the error if the command cannot be renamed: `ConfigError::at(&rename.origin, "No such command in
     /// rename-command")`.

@@ -41,18 +41,18 @@ use crate::values::Values;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     // Network.
-    /// 0 = no TCP.
+    /// The port of TCP; 0 for none.
     pub port: u16,
     pub bind: Vec<Bind>,
     pub unixsocket: Option<PathBuf>,
-    /// 0 = what `data_file_mode` gives.
+    /// The mode of the socket's file; 0 for what `data_file_mode` gives.
     pub unixsocketperm: u32,
     /// The mode of files that are created.
     pub data_file_mode: u32,
     pub tcp_backlog: u32,
-    /// 0 = no probes.
+    /// Seconds between probes of an idle connection; 0 for no probes.
     pub tcp_keepalive_s: u32,
-    /// 0 = never.
+    /// Seconds after which an idle client is closed; 0 for never.
     pub timeout_s: u32,
     pub maxclients: u32,
     pub protected_mode: bool,
@@ -93,14 +93,14 @@ pub struct Config {
     pub debug_command: Protected,
     pub pidfile: Option<PathBuf>,
     pub loglevel: LogLevel,
-    /// None = standard output.
+    /// The file of the log; None for standard output.
     pub logfile: Option<PathBuf>,
     pub log_format: LogFormat,
     /// The renames of `rename-command`, in the order of the lines.
     pub renames: Vec<Rename>,
 
     // Storage engine.
-    /// 0 = one for each core.
+    /// The number of workers; 0 for one for each core.
     pub workers: usize,
     pub io_pool: usize,
     pub engine: Engine,
@@ -115,14 +115,14 @@ pub struct Config {
     pub compression: Compression,
     pub direct_reads: bool,
     pub blind_set: bool,
-    /// 0 = all.
+    /// The number of backups that are kept; 0 for all.
     pub backups_keep: u32,
     pub archive: Archive,
     pub disk_free_bytes_min: u64,
     pub compactions: Compactions,
 
     // Memory.
-    /// 0 = a share of the memory there is: see `Config::memory_budget`.
+    /// The memory budget in bytes; 0 for a share of the memory there is: see `Config::memory_budget`.
     pub maxmemory: u64,
     /// The memory that all clients may take together; 0 = any.
     pub maxmemory_clients: Share,
@@ -134,16 +134,16 @@ pub struct Config {
     pub lfu_decay_minutes: u32,
 
     // Monitoring.
-    /// 0 = none.
+    /// The port of /metrics; 0 for none.
     pub metrics_port: u16,
-    /// /metrics over TLS.
+    /// Whether /metrics is served over TLS.
     pub metrics_tls: bool,
     /// The logs of calls that stand out: microseconds from which one is slow, bytes from which its request, or its
     /// reply, is large (None = never), each with how many are kept.
     pub slow_calls: (Option<u64>, u64),
     pub large_requests: (Option<u64>, u64),
     pub large_replies: (Option<u64>, u64),
-    /// None = no events are kept.
+    /// Milliseconds from which on an event is kept for LATENCY; None if no events are kept.
     pub latency_threshold_ms: Option<u64>,
     pub latency_tracking: bool,
     /// The percentiles, each from 0 to 100.

@@ -6,7 +6,7 @@ use super::fields::Fields;
 /// The directives of a member of a Raft group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raft {
-    /// 0 = the server is in no group.
+    /// The member's number; 0 if the server is in no group.
     pub node_id: u64,
     /// The members with which the group begins, as they were written.
     pub peers: String,

@@ -12,9 +12,9 @@ pub struct Replication {
     pub replicaof: Option<(String, u16)>,
     /// The address that connections to masters and members come from; empty = any.
     pub source_address: String,
-    /// Empty = none is given.
+    /// The password for the master; empty if none is given.
     pub masterauth: Vec<u8>,
-    /// Empty = the default user.
+    /// The user for the master; empty for the default user.
     pub masteruser: Vec<u8>,
     pub timeout_s: u32,
     /// A replica serves what it has while its master is not there.
@@ -25,7 +25,7 @@ pub struct Replication {
     pub max_lag_s: u32,
     /// Replicas that have what a reply depends on before it leaves; 0 = none is waited for.
     pub replicas_to_ack: u32,
-    /// 0 = as long as it takes.
+    /// Milliseconds that a record waits for replicas before they are late; 0 for as long as it takes.
     pub ack_timeout_ms: u64,
     pub on_late_replicas: OnLateReplicas,
     /// Bytes of the log for a replica that is behind; 0 = as far as the disk allows.
@@ -42,12 +42,12 @@ pub struct Replication {
     pub selection: Selection,
     /// The words that records have for programs that follow the changes.
     pub change_stream: ChangeStream,
-    /// For Sentinel.
+    /// The priority that Sentinel reads.
     pub priority: u32,
     pub announced: bool,
-    /// Empty = the address that the master sees.
+    /// The address that the replica tells its master; empty for the one that the master sees.
     pub announce_ip: String,
-    /// 0 = `port`.
+    /// The port that the replica tells its master; 0 for `port`.
     pub announce_port: u16,
 }
 

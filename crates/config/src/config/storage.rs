@@ -19,7 +19,7 @@ pub struct Compactions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     pub bytes: u64,
-    /// 0 = any age.
+    /// The age in seconds up to which segments are kept; 0 for any age.
     pub age_s: u64,
 }
 

@@ -46,7 +46,7 @@ pub struct Row {
     pub limits_encoding: bool,
     /// Whether Redis has no such directive.
     pub ours: bool,
-    /// One sentence.
+    /// The documentation of the directive, one sentence.
     pub doc: &'static str,
 }
 

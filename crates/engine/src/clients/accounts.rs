@@ -22,25 +22,25 @@ pub(crate) struct Accounts {
     users: ArcSwap<Users>,
     /// The users upon which those of a group are put.
     own: ArcSwap<Users>,
-    /// When each user of a group was made.
+    /// The time at which each user of a group was made.
     made: Mutex<BTreeMap<Vec<u8>, u64>>,
     /// Whether a group says something of the default user.
     has_group_default: AtomicBool,
     /// The store and the record by which those of a group are known.
     known: Mutex<Option<(u64, Index)>>,
-    /// Held by a change, from its look at the users to their exchange.
+    /// The lock of a change of users, from its look at them to their exchange.
     changing: Mutex<()>,
-    /// Held while the file of the users is written: the last one to write has the newest users.
+    /// The lock of a write to the file of the users: the last one to write has the newest users.
     saving: Mutex<()>,
     log: Mutex<Log>,
     /// The usage by the clients of each user, by name.
     usages: Mutex<HashMap<Arc<[u8]>, Arc<Usage>>>,
-    /// By `Reason`.
+    /// The number of denials for each `Reason`.
     denied: [Count; Reason::ALL.len()],
 }
 
 impl Accounts {
-    /// Only the default user, whose password follows `requirepass`.
+    /// Makes the accounts of the default user alone, whose password follows `requirepass`.
     pub fn new(catalog: Arc<Catalog>, settings: &Settings) -> Arc<Accounts> {
         let accounts = Arc::new(Accounts::with_default(catalog));
         accounts.set_default_password(&settings.config().requirepass);

@@ -19,7 +19,7 @@ const DENIALS_MAX: usize = 1024;
 pub(crate) struct Acts {
     /// The command under way, by its place in the block; 0 where there is none.
     command: usize,
-    /// Each with the command that asked for it.
+    /// The acts, each with the number of the command that asked for it.
     pub acts: Vec<(usize, Act)>,
     /// The configuration as it will be, once some act changes it.
     draft: Option<Box<Draft>>,

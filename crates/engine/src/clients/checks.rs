@@ -9,18 +9,18 @@ use haypile_resp::Protocol;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Set in the engine.
+/// Clients are paused. The engine sets this bit, and those up to `IN_GROUP`.
 pub(crate) const PAUSED: u32 = 1;
 pub(crate) const MONITORED: u32 = 2;
 /// Messages come faster than some event loop takes them.
 pub(crate) const CONGESTED: u32 = 4;
 /// A replica whose master is not there does not serve what it has.
 pub(crate) const STALE: u32 = 64;
-/// Another member of a consensus group leads, or nobody does.
+/// The member here does not lead its consensus group: somebody else does, or nobody.
 pub(crate) const REDIRECTED: u32 = 1024;
 /// The server is in a consensus group.
 pub(crate) const IN_GROUP: u32 = 2048;
-/// Set in a session.
+/// The client has not logged in. A session sets this bit, and those below.
 pub(crate) const UNAUTHENTICATED: u32 = 8;
 /// The client is subscribed and speaks RESP2, in which a message cannot be told from a reply.
 pub(crate) const BOUND: u32 = 16;
@@ -48,9 +48,9 @@ pub(crate) struct Checks {
 /// The reasons why commands are held.
 #[derive(Default)]
 struct Pauses {
-    /// CLIENT PAUSE.
+    /// The pause of CLIENT PAUSE.
     of_client: Option<Pause>,
-    /// FAILOVER, which holds writes until it ends.
+    /// Whether a FAILOVER goes on, which holds writes until it ends.
     is_failing_over: bool,
 }
 
@@ -139,7 +139,7 @@ impl Checks {
         lower(&self.held, 1);
     }
 
-    /// CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.
+    /// Pauses clients for CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.
     pub fn pause(&self, until_ms: u64, what: Paused, now_ms: u64) {
         let mut pauses = self.pauses();
         let earlier = pauses.of_client.filter(|earlier| earlier.until_ms > now_ms);

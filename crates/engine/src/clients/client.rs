@@ -19,7 +19,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Where a client is connected from and to.
+/// The addresses that a client is connected from and to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// `127.0.0.1:50000`, `[::1]:50000`; of a unix socket its path and `:0`.
@@ -38,11 +38,11 @@ pub struct Names {
     pub name: Vec<u8>,
     pub library_name: Vec<u8>,
     pub library_version: Vec<u8>,
-    /// None for the default user.
+    /// The name of the user; None for the default user.
     pub user: Option<Arc<[u8]>>,
 }
 
-/// No command yet.
+/// The number that stands for no command, until the client has sent one.
 const NO_COMMAND: u16 = u16::MAX;
 
 /// The facts about one client beyond its session. The file's head says which thread writes them.
@@ -80,7 +80,7 @@ pub struct Client {
     /// hold.
     pub messages: AtomicUsize,
     pub message_bytes: AtomicUsize,
-    /// All that it takes.
+    /// The memory that the client takes in all.
     pub(crate) footprint: Footprint,
     /// The connection goes on to the leader of a group.
     is_handed_on: AtomicBool,
@@ -91,11 +91,11 @@ pub struct Client {
 /// The parts of a session that others write, at any moment, and what few sessions have.
 #[derive(Debug, Default)]
 struct Told {
-    /// Something that it watches has changed.
+    /// The mark of the watched keys, which says whether one of them has changed.
     mark: Option<Arc<Mark>>,
-    /// The number of keys that it watches.
+    /// The number of keys that the session watches.
     watched: usize,
-    /// The client that its messages go to is gone.
+    /// The session's tracking, which knows whether the client that messages are redirected to is gone.
     tracker: Option<Arc<Tracker>>,
 }
 
@@ -128,10 +128,10 @@ enum Fact {
     Multi,
     Blocked,
     Tracks,
-    /// Looked up in `told`, where the session tracks.
+    /// The client that messages are redirected to is gone: looked up in `told`, where the session tracks.
     RedirectBroken,
     Broadcast,
-    /// Looked up in `told`, where the session watches.
+    /// A watched key has changed: looked up in `told`, where the session watches.
     Dirty,
     Closing,
     Unix,
@@ -275,7 +275,8 @@ impl Client {
         self.is_handed_on.load(Ordering::Relaxed)
     }
 
-    /// Whether it is being closed because clients take too much together: it is sent nothing any more.
+    /// Returns whether the client is being closed because clients take too much together: nothing is sent to it any
+    /// more.
     #[inline]
     pub fn is_evicted(&self) -> bool {
         self.footprint.is_leaving()
@@ -307,7 +308,7 @@ impl Client {
         }
     }
 
-    /// Whether it watches keys.
+    /// Returns whether the client watches keys.
     pub(crate) fn watches(&self) -> bool {
         self.has_bit(Fact::Dirty)
     }

@@ -51,7 +51,7 @@ const GONE: u8 = u8::MAX - 2;
 /// The most bytes on their way to one event loop, however large the bound.
 pub(crate) const CONGESTED_BYTES_MAX: usize = 32 << 20;
 
-/// Less than this is not asked for beforehand: it is counted when the turn ends.
+/// The least bytes that are asked for beforehand: fewer are counted when the turn ends.
 pub(crate) const RESERVED_BYTES_MIN: usize = 64 << 10;
 
 /// Clients that are closed in one go: those beyond are closed when the event loops have taken these.
@@ -116,13 +116,13 @@ impl Default for Footprint {
 }
 
 impl Footprint {
-    /// Whether it was told to go, for want of room.
+    /// Returns whether the client was told to go, for want of room.
     #[inline]
     pub fn is_leaving(&self) -> bool {
         self.bucket.load(Ordering::Relaxed) == LEAVING
     }
 
-    /// Whether it may be closed for want of room: it is there, and CLIENT NO-EVICT was not called.
+    /// Returns whether the client may be closed for want of room: it is there, and CLIENT NO-EVICT was not called.
     pub fn may_be_closed(&self) -> bool {
         (self.bucket.load(Ordering::Relaxed) as usize) < BUCKETS
     }

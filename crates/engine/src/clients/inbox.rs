@@ -19,9 +19,9 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The events and notices on their way to one event loop.
 pub struct Inbox {
-    /// Bounded by the number of its sessions: each waits for one event at most.
+    /// The events for sessions. Their number is bounded by that of the sessions: each waits for one event at most.
     events: Mutex<Vec<Event>>,
-    /// Bounded by who sends: it waits while there are too many bytes here (`Engine::is_congested`).
+    /// The notices. Senders bound them: they wait while there are too many bytes here (`Engine::is_congested`).
     notices: Mutex<Notices>,
     /// Bytes of the notices that nobody else has.
     bytes: AtomicU64,

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hash};
 const PARTS: usize = 64;
 
 pub(crate) struct PartedMap<K, V> {
-    /// Empty until there is an entry; then `PARTS` of them.
+    /// The tables of the parts: none until there is an entry, then `PARTS` of them.
     parts: Vec<HashTable<(K, V)>>,
     len: usize,
     hasher: RandomState,

@@ -102,7 +102,8 @@ impl Patterns {
 pub(crate) struct Candidates(SmallVec<[Bucket; 4]>);
 
 impl Candidates {
-    /// Whether they are so few, and the channel so short, that nobody needs to count the steps of the matcher.
+    /// Returns whether the candidates are so few, and the channel so short, that the matcher's steps need not be
+    /// counted.
     pub fn are_quick(&self, channel: &[u8]) -> bool {
         channel.len() <= QUICK_CHANNEL_BYTES
             && self.0.iter().map(|bucket| bucket.len()).sum::<usize>() <= QUICK_PATTERNS

@@ -230,7 +230,7 @@ impl Sink for Vec<u8> {
 #[derive(Default)]
 pub(crate) struct Deferred {
     bytes: Vec<u8>,
-    /// Each with where in `bytes` it stands, rising.
+    /// The payloads that others share, each with its place in `bytes`; the places rise.
     shared: Vec<(usize, Arc<Payload>)>,
     shared_bytes: usize,
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selected {
     Runs,
-    /// None of its keys is taken.
+    /// The command is left out: none of its keys is taken.
     LeftOut,
     /// The command would bring together what is taken and what is not.
     Refused(String),

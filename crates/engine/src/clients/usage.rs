@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A bucket holds what its user may take in this time.
 const BURST_NS: u64 = 1_000_000_000;
 
-/// Nobody has to wait for longer than this for what was taken too much: one large reply, or messages that others send.
+/// The longest wait for what was taken too much, in nanoseconds: one large reply, or messages that others send.
 const DEBT_NS_MAX: u64 = 60 * 1_000_000_000;
 
 /// Something that fills up steadily, and holds what a second brings. It may be taken of while there is any: who takes
@@ -85,7 +85,7 @@ pub(crate) struct Usage {
     pub turned_away: Count,
     /// Clients that were closed for want of memory.
     pub closed: Count,
-    /// Held by whoever looks for clients to close: two event loops at once would close more than have to be.
+    /// The lock of a look for clients to close: two event loops at once would close more than have to be.
     pub closing: Mutex<()>,
 }
 

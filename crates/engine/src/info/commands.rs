@@ -106,7 +106,7 @@ pub(crate) fn latencystats(engine: &Engine, out: &mut String) {
     }
 }
 
-/// For each entry of the slow log, by id, what it took and what of that it waited for, in microseconds.
+/// Writes for each entry of the slow log, by id, what it took and what of that it waited for, in microseconds.
 pub(crate) fn slowlog(engine: &Engine, out: &mut String) {
     for (id, us, spent) in engine.statistics.slowlog.waits(SLOWLOG_ENTRIES) {
         let mut value = format!("usec={us}");

@@ -11,7 +11,7 @@ pub(crate) struct Field {
     pub about: &'static str,
 }
 
-/// Where a value comes from, and what kind of number it is.
+/// The origin of a value, and what kind of number it is.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     /// A number that only grows, until CONFIG RESETSTAT or the end of the process.
@@ -37,7 +37,7 @@ impl Field {
         }
     }
 
-    /// For people.
+    /// Returns the name of the field's kind, for people.
     pub fn kind(&self) -> &'static str {
         match self.source {
             Source::Counter(_) | Source::RealCounter(..) => "counter",

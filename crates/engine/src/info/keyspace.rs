@@ -27,7 +27,7 @@ pub(super) struct Database {
     pub expires: i64,
     /// Hashes that have fields with a deadline.
     pub subexpiry: i64,
-    /// In the order of `TYPES`.
+    /// The number of keys of each type, in the order of `TYPES`.
     pub types: Vec<i64>,
 }
 

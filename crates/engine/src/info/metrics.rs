@@ -214,7 +214,7 @@ fn of_commands(engine: &Engine, name: &str, page: &mut Page) {
     }
 }
 
-/// Nine decimals, without the zeros at the end.
+/// Returns nanoseconds as seconds, with up to nine decimals and no zeros at their end.
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

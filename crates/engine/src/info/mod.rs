@@ -137,7 +137,7 @@ fn field(out: &mut String, name: &str, value: &str) {
     write!(out, "{name}:{value}\r\n").expect("a string takes all that is written to it");
 }
 
-/// In units of `unit`.
+/// Returns the percentiles of a histogram in units of `unit`.
 fn percentiles(engine: &Engine, of: impl Fn(&Counters) -> &Histogram, unit: u64) -> String {
     let all = together(engine, of);
     let at = |percent| all.percentile(percent) / unit;

@@ -148,7 +148,7 @@ fn of_log(engine: &Engine, show: fn(&haypile_log::Stats) -> u64) -> u64 {
     engine.store().map_or(0, |store| show(&store.log().stats()))
 }
 
-/// -1 for none, as in Redis.
+/// Returns seconds as INFO has them: -1 for none, as in Redis.
 fn seconds(seconds: Option<u64>) -> f64 {
     seconds.map_or(-1.0, |seconds| seconds as f64)
 }

@@ -300,7 +300,7 @@ pub(crate) enum Attempt {
     Ended,
     /// The wait is going to end: the run that was about to serve it sees to that.
     Promised,
-    /// Something else has ended it or is about to.
+    /// The wait was ended by something else, or is about to be.
     TooLate,
 }
 

@@ -18,13 +18,13 @@ pub trait Archiver: Send + Sync {
 /// The facts about an archive, for people and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveFacts {
-    /// Where the archive is; empty without one.
+    /// The place of the archive; empty without one.
     pub place: String,
     /// `off`, `opening`, `writing`, `watching` (another server writes) or `failing`.
     pub state: &'static str,
     /// The last record that is in the archive, as far as is known.
     pub through: Index,
-    /// Since when records wait that are not.
+    /// The moment since when records wait to be archived.
     pub waiting: Option<Instant>,
     pub chunks: u64,
     pub bytes: u64,
@@ -45,10 +45,10 @@ pub struct BackupFacts {
     pub bytes_done: u64,
     /// Bytes that were sent for it.
     pub bytes_sent: u64,
-    /// The last one that is complete: its name, and when it was made, in seconds since 1970.
+    /// The last complete backup: its name, and when it was made, in seconds since 1970.
     pub last: String,
     pub last_s: u64,
-    /// Why the last one failed, in one line; empty if it did not.
+    /// The reason why the last backup failed, in one line; empty if it did not.
     pub failure: String,
     pub made: u64,
 }

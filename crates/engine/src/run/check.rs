@@ -33,11 +33,11 @@ pub(crate) enum Checked {
     Answered(Next),
 }
 
-/// Where a call goes that this member of a group does not run.
+/// The destination of a call that this member of a group does not run.
 enum Away {
     /// Nowhere: its client is told this error.
     Refused(String),
-    /// To the leader, with its client's connection, as these words say.
+    /// The call goes to the leader, with its client's connection, as these words say.
     Proxied(Vec<Vec<u8>>),
     /// The member by which its client has come knows better: the connection ends.
     Closed,
@@ -379,24 +379,24 @@ fn any_of(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>, are
     are(flags_of(engine, entry, args.into())) || queued.map(|queued| flags_of_queued(engine, queued)).any(are)
 }
 
-/// Whether it needs data that are newer than those of a replica without its master.
+/// Returns whether a call needs data that are newer than those of a replica without its master.
 fn is_stale(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
     engine.checks.bits() & STALE != 0 && any_of(engine, session, entry, args, |flags| !flags.has(Flag::Stale))
 }
 
-/// Whether it waits for inboxes that are too full for what it may send.
+/// Returns whether a call waits for inboxes that are too full for what it may send.
 fn is_congested(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
     engine.checks.bits() & CONGESTED != 0
         && engine.is_congested(args.bytes_len())
         && sends(engine, session, entry, args)
 }
 
-/// Whether CLIENT PAUSE WRITE holds it.
+/// Returns whether CLIENT PAUSE WRITE holds a call.
 fn may_change(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
     has_any(engine, session, entry, args, &[Flag::Write, Flag::MayReplicate])
 }
 
-/// Whether it may add to the inboxes: messages, lines of MONITOR, or events.
+/// Returns whether a call may add to the inboxes: messages, lines of MONITOR, or events.
 fn sends(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) -> bool {
     let writes_send = engine.events() != 0 || engine.tracking.any();
     let flags: &[Flag] = if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] };

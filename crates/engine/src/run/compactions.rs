@@ -30,17 +30,17 @@ struct State {
 /// The full compactions that have begun by themselves.
 #[derive(Default)]
 struct Schedule {
-    /// Whether the one under way has begun by `compact-cron`, and has only its hours.
+    /// Whether the compaction under way has begun by `compact-cron`, and has only its hours.
     has_hours: bool,
-    /// The day on which the hours began in which one has begun last.
+    /// The day on which those hours of `compact-cron` began in which the last compaction has begun.
     day: Option<i64>,
-    /// When one has begun by `compact-interval` last, or that was set first.
+    /// The time at which `compact-interval` began the last compaction or was set first, in seconds since 1970.
     since_s: Option<i64>,
-    /// The last record at the beginning of the last one.
+    /// The last record of the log when the last compaction began.
     last: Option<Index>,
 }
 
-/// When full compactions begin by themselves.
+/// The times at which full compactions begin by themselves.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plan {
     window: Option<CompactWindow>,

@@ -138,7 +138,7 @@ pub struct Engine {
     pub replication: Replication,
     pub group: Group,
     pub(crate) statistics: Arc<Statistics>,
-    /// Expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.
+    /// Whether expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.
     pub(crate) active_expire: AtomicBool,
     pub(crate) memory_marks: MemoryMarks,
     pub(crate) started: Instant,
@@ -166,7 +166,7 @@ pub struct Engine {
     pub(crate) opener: OnceLock<Box<dyn Opener>>,
     pub(crate) targets: OnceLock<Box<dyn Targets>>,
     pub(crate) counters: Box<[Counters]>,
-    /// By event loop. Each is there from the moment when its event loop is made.
+    /// The inbox of each event loop, which is there from the moment when the event loop is made.
     pub(crate) inboxes: Box<[OnceLock<Arc<Inbox>>]>,
     /// Clients in MONITOR, by event loop.
     pub(crate) monitors: Box<[Count]>,
@@ -319,7 +319,8 @@ impl Engine {
         &self.counters
     }
 
-    /// CONFIG RESETSTAT. A number that an event loop is changing at this moment may keep its value.
+    /// Sets back what CONFIG RESETSTAT resets. A number that an event loop is changing at this moment may keep its
+    /// value.
     pub(crate) fn reset_statistics(&self) {
         self.counters.iter().for_each(Counters::reset);
         self.statistics.errors.reset();
@@ -396,7 +397,7 @@ impl Engine {
         samples.next = (next + 1) % SAMPLES;
     }
 
-    /// By `Rate`.
+    /// Returns what is sampled now for each `Rate`.
     fn samples_now(&self) -> [u64; RATES] {
         let sum = |count: fn(&Counters) -> &Count| self.counters.iter().map(|loop_| count(loop_).get()).sum();
         [
@@ -421,7 +422,7 @@ impl Engine {
         self.figures.disk_bytes()
     }
 
-    /// Over the last samples.
+    /// Returns a rate over the last samples.
     pub(crate) fn per_second(&self, rate: Rate) -> u64 {
         let Some((since, grown)) = self.grown() else { return 0 };
         let grown = u128::from(grown[rate as usize]);
@@ -464,7 +465,7 @@ impl Engine {
         self.statistics.clock.now()
     }
 
-    /// Something that began at `since` has ended: kept for LATENCY if it took long.
+    /// Keeps an event that began at `since` and has ended for LATENCY, if it took long.
     #[inline]
     pub fn note_event(&self, name: &'static str, since: Moment) {
         let clock = &self.statistics.clock;

@@ -13,7 +13,7 @@ pub struct Allocator {
     pub figures: fn() -> [u64; 3],
     /// Gives back what is not in use. Takes a while.
     pub purge: fn() -> Result<(), String>,
-    /// For people.
+    /// A function that reports the state of the allocator, for people.
     pub report: fn() -> String,
 }
 

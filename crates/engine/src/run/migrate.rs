@@ -61,7 +61,7 @@ pub trait Target {
 /// Bytes that are sent before the target has answered: a fast network is kept busy, and memory small.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 20;
 
-/// How often it is looked whether the server stops, by who waits for an exclusive run.
+/// The time between two looks whether the server stops, by who waits for an exclusive run.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Attempts to lock the other keys of clients that wait for the end of a key, a
@@ -83,7 +83,7 @@ struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
-    /// With which payloads end.
+    /// The checksum with which the payload of the key ends.
     checksum: [u8; 8],
     deadline_ms: Option<u64>,
 }
@@ -189,7 +189,7 @@ struct Exchange<'a> {
     greetings: u32,
     /// The target has refused one of these: nothing that it says of keys counts.
     is_refused: bool,
-    /// Without replies yet, the oldest first.
+    /// The keys that were sent and have no reply yet, the oldest first.
     in_flight: VecDeque<Sent>,
     in_flight_bytes: u64,
     /// The keys that the target has taken.
@@ -399,7 +399,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether all that exists was still as it was sent. What was not is left alone.
+    /// Removes those keys that are still as they were sent, and returns whether all that exist were.
     fn try_remove(&mut self, taken: &[Sent], serves: bool) -> Result<bool, Error> {
         self.inside(|exchange, store, exclusive_runs| {
             let engine = exchange.engine;

@@ -61,7 +61,7 @@ pub(crate) fn send(engine: &Engine, line: Vec<u8>) {
     }
 }
 
-/// In double quotes, with the escapes that Redis uses.
+/// Writes bytes in double quotes, with the escapes that Redis uses.
 fn quote(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in bytes {

@@ -18,9 +18,9 @@ const EXCHANGES_MAX: usize = 32;
 #[derive(Default)]
 pub(crate) struct Movers {
     state: Mutex<State>,
-    /// Notified when an exchange is to be begun, or when none will come any more.
+    /// The signal that an exchange is to be begun, or that none will come any more.
     begun: Condvar,
-    /// Notified when the timekeeper has something to look at.
+    /// The signal that the timekeeper has something to look at.
     due: Condvar,
 }
 
@@ -36,7 +36,7 @@ struct State {
 
 struct Waiting {
     job: Job,
-    /// When its caller's time is over; far away if that cannot be said.
+    /// The moment when the caller's time is over; far away if that cannot be said.
     until: Option<Instant>,
 }
 

@@ -15,11 +15,11 @@ use std::sync::Arc;
 /// The part of a run that stays when it has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeps {
-    /// All its effects, or none where they are refused.
+    /// The run keeps all its effects, or none where they are refused.
     Effects,
-    /// Nothing: the run has only read.
+    /// The run keeps nothing: it has only read.
     Nothing,
-    /// Nothing: a dry run holds no locks, and finds out which rows it reads.
+    /// The run keeps nothing: a dry run holds no locks, and finds out which rows it reads.
     DryRun,
 }
 

@@ -160,8 +160,9 @@ impl ReplyRoom {
 }
 
 impl Room for ReplyRoom {
-    /// Half of the bound is for those who have something already. Of these only clients that have more than the command
-    /// are closed for it.
+    /// Takes `more` bytes for what a command collects, while all commands have less than half of the bound: the other
+    /// half is for clients that have something already. Clients that have more than the `all` bytes of the command are
+    /// closed for it.
     fn take(&self, more: usize, all: usize) -> bool {
         let collected = self.memory.collected.fetch_add(more as u64, Ordering::Relaxed) + more as u64;
         let (Some(engine), Some(bound)) = (self.engine.upgrade(), self.memory.bound()) else { return true };

@@ -44,7 +44,7 @@ pub(crate) struct Found {
     pub keys: HashMap<u32, bool>,
     /// A call can only run while nothing else does.
     pub needs_exclusion: bool,
-    /// When the first script of the run has begun: a block has as long on its event loop as one script.
+    /// The moment when the first script of the run has begun: a block has as long on its event loop as one script.
     pub started: Option<Instant>,
     /// The lines that clients in MONITOR are shown when the run has taken effect.
     pub lines: Vec<Vec<u8>>,
@@ -58,7 +58,7 @@ pub(crate) struct Part<'a, 'r, 's> {
     /// The client's state, of which only the acts of the script's calls change.
     pub state: &'r mut State,
     pub mode: Mode,
-    /// Nothing else runs.
+    /// Whether nothing else runs.
     pub is_exclusive: bool,
     pub called: &'r mut Vec<Called>,
     pub found: &'r mut Found,

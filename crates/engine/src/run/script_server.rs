@@ -60,7 +60,7 @@ pub(crate) struct ScriptServer<'a, 'r, 's> {
     calls: u32,
     /// Calls that write and were permitted.
     writes: u32,
-    /// When the call before ended.
+    /// The moment at which the call before ended.
     ended: Moment,
     steps: u32,
     /// Bytes of replies.

@@ -25,20 +25,20 @@ use std::sync::Arc;
 /// Waiters that an event loop serves in one run, and keys of theirs that it looks at: about a millisecond of its time.
 const SERVED_AT_ONCE: usize = 512;
 
-/// Where a piece of work runs, and what it holds.
+/// The place where a piece of work runs, and what the work holds there.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// Without locks, to find out which rows it reads.
+    /// The work runs without locks, to find out which rows it reads.
     DryRun,
-    /// Without locks: it reads one row, which is what it is at some moment.
+    /// The work runs without locks: it reads one row, which is what it is at some moment.
     Unlocked { inbox: &'a Arc<Inbox> },
-    /// Under its key locks.
+    /// The work runs under its key locks.
     Locked { claims: &'a Claims, held_for: HeldFor, inbox: &'a Arc<Inbox> },
-    /// On the short way, where nobody is served: under its key locks, or to read one row.
+    /// The work takes the short way, where nobody is served: under its key locks, or to read one row.
     Short { locked: bool, writes: bool },
-    /// Under the lock of a key that expires: no session waits for this.
+    /// The work runs under the lock of a key that expires: no session waits for this.
     Expiry { claims: &'a Claims, held_for: HeldFor },
-    /// While nothing else runs.
+    /// The work runs while nothing else runs.
     Exclusive { inbox: &'a Arc<Inbox> },
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Service<'a> {
     place: Place<'a>,
     /// The locks of the run, which may have taken some on its way.
     locks: Option<&'a dyn KeyLocks>,
-    /// In order, with their replies.
+    /// The waiters that were served, in order, with their replies.
     served: Vec<(Arc<Waiter>, Reply)>,
     /// Key locks that were taken for them, beside those of the run.
     more: Vec<MoreKeysHeld<'a>>,

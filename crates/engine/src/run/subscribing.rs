@@ -26,14 +26,14 @@ impl Departed {
         Departed { session, ended: ended.into_iter() }
     }
 
-    /// Whether there are so many that others have their turn in between.
+    /// Returns whether so many subscriptions have ended that others have their turn in between.
     pub fn is_long(ended: usize) -> bool {
         ended > NAMES_AT_ONCE
     }
 }
 
 impl WorkerState {
-    /// Does with the next of a command's names.
+    /// Carries a command out for the next of its names.
     #[cold]
     pub(crate) fn step(
         &mut self,

@@ -21,7 +21,7 @@ const KEYS_MAX: usize = 1000;
 
 /// The rows that are to be read ahead.
 pub(crate) enum Wanted {
-    /// All that this command reads.
+    /// All rows that this command reads.
     Command(Work),
     /// The row of one of a command's many keys. What is only overwritten has no place in the row cache.
     Key { name: Box<[u8]>, overwritten: bool },

@@ -439,9 +439,9 @@ impl WorkerState {
 }
 
 impl Pending {
-    /// Whether it reads one row without a lock: whoever holds the key for long may not have it wait, and a row that was
-    /// loaded is read as one in memory is. One that was called from a queue takes its lock, or those behind it would
-    /// wait for ever. The caller is inside the exclusion.
+    /// Returns whether the command reads one row without a lock: whoever holds the key for long may not have it wait,
+    /// and a row that was loaded is read as one in memory is. A command that was called from a queue takes its lock, or
+    /// those behind it would wait for ever. The caller is inside the exclusion.
     fn goes_unlocked(&self, engine: &Engine, store: &Store, database: u32) -> bool {
         !self.needs_locks
             && self.turn == Turn::Newcomer

@@ -66,14 +66,15 @@ pub(crate) struct WorkerState {
     pub(crate) syncs: bool,
     /// The version of the store that this turn uses.
     pub store_version: u64,
-    /// Where the request that is looked at lies in its client's input.
+    /// The place of the request that is looked at in its client's input.
     pub(crate) position: Position,
     /// The version of the settings that `limits` come from.
     pub limits_version: u64,
     pub limits: Limits,
 }
 
-/// Where a request begins and ends in its client's input, and where that ends by now: bytes since the session began.
+/// The begin and the end of a request in its client's input, and the end of that input by now: bytes since the session
+/// began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Position {
     pub at: u64,

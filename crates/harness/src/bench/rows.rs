@@ -3,7 +3,7 @@
 /// The state of the keys before a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// No keys: the case writes its own.
+    /// The server has no keys: the case writes its own.
     Nothing,
     /// All keys are there.
     Filled,

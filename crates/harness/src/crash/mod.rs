@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Now and then kills one or more starts before they are ready: in recovery, in replay.
+    /// Kills one or more starts before they are ready, now and then: in recovery, in replay.
     fn kill_while_starting(&mut self) -> Result<()> {
         while self.totals.rounds > 1 && self.random.percent(30) {
             let mut server = Server::spawn(&self.options.server, &self.place)?;

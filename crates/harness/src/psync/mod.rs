@@ -57,7 +57,7 @@ pub struct Options {
     /// Keeps the master's directory after a failure: with an append-only file it has all commands.
     #[arg(long)]
     pub keep_master: bool,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     pub seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]

@@ -17,7 +17,7 @@ use super::system::Member;
 use crate::port::free_port;
 use crate::repl::network::{Flow, Relay};
 
-/// Set in the environment of the program that runs in namespaces of its own.
+/// The variable in the environment of the program that runs in namespaces of its own.
 const INSIDE: &str = "HAYPILE_CHAOS_NAMESPACES";
 /// A hardware address that no interface has.
 const NOBODY: &str = "02:00:00:00:00:99";
@@ -27,7 +27,7 @@ const PORTS: (u16, u16) = (6379, 6380);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Nothing can be cut.
+    /// The loopback interface, of which nothing can be cut.
     Loopback,
     Relays,
     Namespaces,

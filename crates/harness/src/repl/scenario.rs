@@ -12,7 +12,7 @@ use crate::random::Random;
 /// A disturbance while clients write to the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// Nothing but a network that is slow, or is not.
+    /// The servers run undisturbed, over a network that is slow, or is not.
     Calm,
     /// Replicas are killed and come back.
     KillReplica,

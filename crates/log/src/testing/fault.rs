@@ -62,7 +62,7 @@ impl FaultFiles {
         self.script.lock().write_bytes_max = bytes_max;
     }
 
-    /// While set, nothing can be created or allocated; what is allocated can be written.
+    /// Sets whether the disk is full: then nothing can be created or allocated; what is allocated can be written.
     pub fn set_full(&self, full: bool) {
         self.script.lock().full = full;
     }
@@ -82,13 +82,13 @@ impl FaultFiles {
         self.script.lock().crashed
     }
 
-    /// While set, writes wait.
+    /// Sets whether writes wait.
     pub fn hold_writes(&self, hold: bool) {
         self.script.lock().hold_writes = hold;
         self.script.changed.notify_all();
     }
 
-    /// While set, syncs of files wait.
+    /// Sets whether syncs of files wait.
     pub fn hold_syncs(&self, hold: bool) {
         self.script.lock().hold_syncs = hold;
         self.script.changed.notify_all();

@@ -111,7 +111,7 @@ impl ForgetfulFiles {
         self.lock().failing_syncs = count;
     }
 
-    /// Another disk in the same state, with what is not synced: to let the power fail there in many ways.
+    /// Returns a second disk in the same state, with what is not synced: to let the power fail there in many ways.
     pub fn copy(&self) -> ForgetfulFiles {
         ForgetfulFiles { disk: Arc::new(Mutex::new(self.lock().clone())), life: None }
     }

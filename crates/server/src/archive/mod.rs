@@ -31,15 +31,15 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(8);
 
-/// How often it is looked whether there is something to do.
+/// The time between two looks whether there is something to do.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The part of a server that writes to an archive.
 pub struct Archiver {
     engine: Arc<Engine>,
-    /// Held while a file is written: no event loop takes it.
+    /// The lock of the state; it stays locked while a file is written, so no event loop takes it.
     state: Mutex<State>,
-    /// Held for moments.
+    /// The orders, locked for moments only.
     orders: Mutex<Orders>,
     changed: Condvar,
     /// False once the server stops: whatever waits for a place ends.

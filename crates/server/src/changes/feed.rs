@@ -46,7 +46,7 @@ pub struct ChangesFeed {
 struct At<'s> {
     replication: &'s Replication,
     reader: Reader,
-    /// None once more of the log is kept for the reader than may be.
+    /// The hold on the log; None once more of the log is kept for the reader than may be.
     hold: Option<Hold>,
     index: Index,
     /// The histories of the log, the last of which the reader was told.

@@ -6,7 +6,7 @@ use crate::event_loop::{EventLoop, OutputLimits};
 use crate::output::Output;
 use haypile_log::Index;
 
-/// The last that a client reads whose replies are given up.
+/// The last error that a client reads whose replies are given up.
 const NOT_ACKNOWLEDGED: &[u8] =
     b"-NOREPLICAS Replicas have not acknowledged this in time. It may have taken effect, and may be lost in a failover.\r\n";
 

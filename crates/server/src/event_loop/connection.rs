@@ -42,9 +42,9 @@ pub struct Connection {
     pub(super) state: RefCell<State>,
     /// Wakes the task that serves the connection, in any of its waits.
     pub(super) waker: RefCell<Option<Waker>>,
-    /// Whether it is on the list of the coming tick.
+    /// Whether the connection is on the list of the coming tick.
     pub(super) dirty: Cell<bool>,
-    /// Whether it is on the list of those that wait for the log.
+    /// Whether the connection is on the list of those that wait for the log.
     pub gated: Cell<bool>,
     /// The number of unsent bytes at which the serving task goes on.
     pub(super) drained_at: Cell<Option<usize>>,
@@ -99,7 +99,7 @@ pub(super) struct Lost;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Lost,
-    /// Others have the connection from here on.
+    /// The connection was handed over: the event loop does not serve it any more.
     HandedOver,
 }
 

@@ -91,7 +91,7 @@ pub async fn hand_on(
     up_writer.abort();
 }
 
-/// Ready when the member at this address leads no more, as far as this server knows.
+/// Waits until the member at this address leads no more, as far as this server knows.
 async fn no_longer_leads(raft: &Raft, address: &str) {
     let mut changes = raft.leader_changes();
     let leads = || match raft.leader() {

@@ -53,7 +53,7 @@ impl Recent {
 pub struct Rounds {
     /// Bytes that were made and sent in this round.
     bytes: Cell<usize>,
-    /// When the last turn ended that was cut short for the sake of others, in microseconds of the wall clock.
+    /// The end of the last turn that was cut short for the sake of others, in microseconds of the wall clock.
     long_turn_us: Cell<u64>,
     /// Connections with replies for the next round, which their sockets may take.
     late: RefCell<VecDeque<Rc<Connection>>>,

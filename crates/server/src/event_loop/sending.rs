@@ -17,7 +17,7 @@ const WRITE_BYTES_MAX: usize = 256 << 10;
 pub enum Sending {
     /// Replies of a turn of its own: the turn bounds them.
     Turn,
-    /// One of many that have something to send: what is small, or as much as fits the round.
+    /// Replies of one of many connections that have something to send: what is small, or as much as fits the round.
     Round,
 }
 

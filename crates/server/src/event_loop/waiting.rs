@@ -148,7 +148,7 @@ impl Connection {
         output.unsent() <= bytes && (bytes > 0 || self.writer.is_flushed())
     }
 
-    /// Ready when the client is gone, or is to be.
+    /// Tells whether the client is gone, or is to be: ready if so.
     pub fn poll_lost(&self) -> Poll<()> {
         if self.lost.get() { Poll::Ready(()) } else { Poll::Pending }
     }

@@ -41,6 +41,8 @@ struct Exporting<W: Write = Target> {
     failure: Failure,
 }
 
+/// Exports as the command line asks.
+///
 /// # Errors
 /// A text for people.
 pub fn run(export: &Export) -> Result<(), String> {

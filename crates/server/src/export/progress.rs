@@ -6,7 +6,7 @@ use std::time::Duration;
 pub struct Progress {
     /// Keys that exist, or existed at the beginning.
     total: u64,
-    /// None shows nothing.
+    /// The line that shows the progress; None shows nothing.
     line: Option<ProgressLine>,
 }
 

@@ -44,7 +44,7 @@ pub struct Server {
     /// Whether SCAN gives no key twice.
     scans_once: bool,
     asks: Asks,
-    /// Whether it knows no DUMP.
+    /// Whether the server knows no DUMP.
     reads_by_type: bool,
     window_keys: usize,
 }

@@ -30,7 +30,7 @@ pub struct Long {
     group: Vec<u8>,
     consumer: Vec<u8>,
     producer: Vec<u8>,
-    /// When and how often each pending entry of the group was delivered.
+    /// The times at which, and how often, each pending entry of the group was delivered.
     pending: HashMap<StreamId, (u64, u64)>,
     /// The elements so far: bytes of a string, entries of a stream.
     elements: u64,

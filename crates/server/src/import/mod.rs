@@ -44,6 +44,8 @@ pub trait Target: Sink<Error = Ended> {
     fn tally(&self) -> &Tally;
 }
 
+/// Imports as the command line asks.
+///
 /// # Errors
 /// A text for people.
 pub fn run(import: &Import) -> Result<(), String> {

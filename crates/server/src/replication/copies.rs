@@ -21,7 +21,7 @@ const KEPT: Duration = Duration::from_secs(60);
 pub struct Copies {
     settings: Arc<Settings>,
     copies: Mutex<HashMap<Token, Arc<Copy>>>,
-    /// Held while a copy is made.
+    /// The lock of the making of a copy: one is made at a time.
     making: Mutex<()>,
 }
 

@@ -125,10 +125,12 @@ fn find(engine: &Engine, is_right: impl Fn(u64, &Downstream) -> bool) -> Option<
 }
 
 fn goes_on(replication: &Replication) -> Result<(), String> {
-    match () {
-        () if replication.engine_is_closing() => Err("the server stops".into()),
-        () if replication.engine.failover_is_aborted() => Err("it was aborted".into()),
-        () => Ok(()),
+    if replication.engine_is_closing() {
+        Err("the server stops".into())
+    } else if replication.engine.failover_is_aborted() {
+        Err("it was aborted".into())
+    } else {
+        Ok(())
     }
 }
 

@@ -206,7 +206,7 @@ impl Attempt<'_> {
             tail::keep(&store, &looked, shared, &dir, &|| self.goes_on()).map_err(Error::other)?;
         }
         let mut put = Ok(());
-        let adopted = engine.put_copy(&mut || {
+        let installed = engine.put_copy(&mut || {
             // Until the copy is marked, the data are what they were: they are opened again then.
             put = match self.goes_on() {
                 true => datadir::mark_incoming(&dir)?,
@@ -214,7 +214,7 @@ impl Attempt<'_> {
             };
             if put.is_ok() { datadir::adopt_incoming(&dir).map(drop) } else { Ok(()) }
         });
-        adopted.and(put).map_err(Error::other)?;
+        installed.and(put).map_err(Error::other)?;
         self.forgo_copy();
         tracing::info!(
             "the copy is in place after {:.1} s: all through record {}",
@@ -236,7 +236,7 @@ struct Records<'a> {
     history: Option<History>,
     /// Messages that had no room on their way to clients, since that was told.
     unheard: u64,
-    /// Whether it was told that the clocks differ.
+    /// Whether the log of the server was told that the clocks differ.
     skewed: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Replication {
     pub(super) forced: AtomicU64,
     /// The stream of commands for those who follow and are no Haypile, if there is one.
     backlog: Mutex<Option<Backlog>>,
-    /// Held while the stream begins.
+    /// The lock of the beginning of a stream.
     pub(super) beginning: Mutex<()>,
     /// The time of the last `tidy_when_due`.
     tidied: Mutex<Instant>,

@@ -41,7 +41,7 @@ pub struct Incoming {
     lacks: Cell<usize>,
     /// The most bytes of a frame's body.
     body_most: usize,
-    /// When a whole frame was taken last, or `PART_BYTES` of one had come.
+    /// The moment when a whole frame was taken last, or `PART_BYTES` of one had come.
     heard: Instant,
     /// Bytes that have come since.
     since_heard: usize,

@@ -158,7 +158,7 @@ fn client_config_of(config: &Config) -> Result<ClientConfig, String> {
 
 /// Trust in another server, and the ciphers for the connection.
 pub struct Trusted<'a> {
-    /// None to trust every certificate.
+    /// The trusted roots; None to trust every certificate.
     pub roots: Option<RootCertStore>,
     pub ciphers: &'a str,
     pub ciphersuites: &'a str,

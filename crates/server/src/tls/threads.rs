@@ -21,9 +21,9 @@ const WRITE_BYTES: usize = 64 << 10;
 pub struct Encrypted {
     pub tcp: TcpStream,
     session: Mutex<Connection>,
-    /// Held by the thread that reads.
+    /// The receiving half, locked by the thread that reads.
     incoming: Mutex<Incoming>,
-    /// Held by the thread that writes.
+    /// The sending half, locked by the thread that writes.
     sending: Mutex<Sending>,
 }
 
@@ -184,8 +184,10 @@ impl Deadline {
         Ok(Deadline { since: Instant::now(), timeout: tcp.read_timeout()? })
     }
 
+    /// Checks that there is time left.
+    ///
     /// # Errors
-    /// It is over.
+    /// The time is over.
     fn look(&self) -> io::Result<()> {
         match self.timeout {
             Some(timeout) if self.since.elapsed() >= timeout => Err(ErrorKind::WouldBlock.into()),

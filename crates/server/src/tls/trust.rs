@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Looks at the certificate of a server.
 #[derive(Debug)]
 pub struct Verifier {
-    /// None where every certificate will do.
+    /// The trusted roots; None where every certificate will do.
     pub roots: Option<RootCertStore>,
     pub provider: Arc<CryptoProvider>,
 }

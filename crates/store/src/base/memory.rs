@@ -15,7 +15,7 @@ type Map = BTreeMap<Vec<u8>, Value>;
 #[derive(Default)]
 pub struct MemoryBase {
     rows: RwLock<Arc<Map>>,
-    /// Held by the thread that replaces the rows.
+    /// The lock of a replacement of the rows.
     changing: Mutex<()>,
     reclaim: RwLock<Reclaim>,
     /// Whether rows that `Tier::Disk` has not read before are out of reach of `Tier::Memory`.

@@ -11,9 +11,9 @@ use std::time::Duration;
 /// How far a read may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Reads memory (memory, block cache), never the disk. For event loops.
+    /// The read goes to memory (memory, block cache), never to the disk. For event loops.
     Memory,
-    /// Reads the disk, too. For the I/O pool.
+    /// The read goes to the disk, too. For the I/O pool.
     Disk,
 }
 
@@ -31,7 +31,7 @@ pub enum Direction {
 pub enum Lookup {
     Row(Value),
     Absent,
-    /// Only the disk knows, and the tier was `Memory`.
+    /// The answer needs the disk, and the tier was `Memory`.
     WouldBlock,
 }
 
@@ -43,7 +43,7 @@ pub enum Step<'a> {
         value: &'a [u8],
     },
     End,
-    /// Only the disk knows, and the tier was `Memory`.
+    /// The step needs the disk, and the tier was `Memory`.
     WouldBlock,
 }
 
@@ -54,7 +54,7 @@ pub enum BaseError {
     Full(String),
     /// Stored bytes are damaged: where and how, as far as known.
     Corrupt(String),
-    /// Anything else.
+    /// The base failed in any other way.
     Failed(String),
 }
 
@@ -103,7 +103,7 @@ pub struct Pressure {
     pub level0_files: u64,
     pub pending_compaction_bytes: u64,
     pub running_compactions: u64,
-    /// About how long it takes until the files at level 0 are fewer, if a compaction runs.
+    /// An estimate of the time until the files at level 0 are fewer, if a compaction runs.
     pub level0_left: Duration,
 }
 

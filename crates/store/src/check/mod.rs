@@ -76,7 +76,7 @@ pub(crate) fn applied(base: &(impl Stored + ?Sized)) -> Result<Option<Applied>, 
 /// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The last record.
+    /// The last record of the log.
     pub last: Index,
     /// Term and number of the consensus group's entry that it belongs to; zeros of none.
     pub entry: (u64, u64),

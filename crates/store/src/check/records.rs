@@ -19,7 +19,7 @@ pub struct Above {
     pub(super) rows: BTreeMap<RowKey, Option<Vec<u8>>>,
     /// Whether the base knows a space to be dead: the base may then lack rows that records change.
     dead: BTreeMap<Space, bool>,
-    /// By how much the counters of spaces have changed.
+    /// The changes of the counters of spaces.
     pub(super) counts: BTreeMap<u32, CountsAt>,
     pub records: u64,
     /// The last record that was read.

@@ -11,7 +11,7 @@ pub enum WritePressure {
     Go,
     /// The flush is falling behind: the command waits so long before its write.
     Slow(Duration),
-    /// No writes now. Reads go on.
+    /// The command may not write now. Reads go on.
     Stop(Refusal),
 }
 

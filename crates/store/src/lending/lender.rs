@@ -21,7 +21,7 @@ const AHEAD_LOOKS: u64 = 4;
 /// The shares of the budget, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Both generations of the memtable.
+    /// The two generations of the memtable.
     pub memtables: u64,
     pub row_cache: u64,
 }

@@ -53,7 +53,7 @@ impl Window {
         self.dead as f64 / self.all.max(1) as f64
     }
 
-    /// Whether so much of it is dead, as a share, that it is worth a compaction.
+    /// Returns whether so large a share of the window is dead that it is worth a compaction.
     pub fn is_ripe(&self, share: f64) -> bool {
         self.dead >= DEAD_BYTES_MIN && self.dead_share() >= share
     }

@@ -32,7 +32,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// Whether it is a part of a full compaction.
+    /// Returns whether the job is a part of a full compaction.
     pub fn is_of_compaction(&self) -> bool {
         matches!(self, Job::Begin(_) | Job::Piece(..))
     }

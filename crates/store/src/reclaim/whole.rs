@@ -28,11 +28,11 @@ impl Wanted {
 #[derive(Default)]
 pub(super) struct Compaction {
     wanted: Option<Wanted>,
-    /// Whether one is being divided into pieces.
+    /// Whether a full compaction is being divided into pieces.
     is_beginning: bool,
     /// Pieces that have not begun.
     pieces: VecDeque<(RowKey, RowKey)>,
-    /// When the one under way began, and the bytes of the base then.
+    /// The moment when the full compaction under way began, and the bytes of the base then.
     begun: Option<(Instant, u64)>,
     /// Whether no piece begins for now.
     is_held: bool,

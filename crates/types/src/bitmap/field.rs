@@ -24,7 +24,7 @@ pub enum Overflow {
     Wrap,
     /// The number becomes the nearest one that fits.
     Sat,
-    /// Nothing is written.
+    /// A number that does not fit is not written.
     Fail,
 }
 

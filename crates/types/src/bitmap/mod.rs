@@ -23,7 +23,7 @@ pub struct Bitmap {
     pub length: u64,
 }
 
-/// Where a string's bytes are.
+/// The place of a string's bytes.
 enum Held {
     Row(Value),
     Chunks(Chunked),

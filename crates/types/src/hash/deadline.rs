@@ -20,7 +20,7 @@ pub enum Timed {
     Until(u64),
 }
 
-/// When a new deadline is taken, compared with the old one.
+/// The condition for a new deadline to be taken, compared with the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     Always,

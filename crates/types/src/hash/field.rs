@@ -101,12 +101,12 @@ impl Deadlines {
     }
 }
 
-/// Where a field lies among packed entries.
+/// The place of a field among packed entries.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The whole entry.
     pub entry: Range<usize>,
-    /// Where the value's length begins.
+    /// The offset at which the value's length begins.
     pub value_length: usize,
     /// The value's bytes.
     pub value: Range<usize>,

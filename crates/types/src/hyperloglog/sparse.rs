@@ -93,10 +93,10 @@ pub fn put_zeros(bytes: &mut impl Extend<u8>, len: usize) {
     }
 }
 
-/// Where a register lies.
+/// The place of a register.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Where the register's run begins, and the run before it.
+    /// The offset of the register's run, and of the run before it.
     at: usize,
     before: usize,
     run: Run,

@@ -14,7 +14,7 @@ pub enum Due {
     Removed,
     /// Fields of this hash.
     Fields(Entry),
-    /// Nothing that is to be done now.
+    /// The row calls for nothing that is to be done now.
     Nothing,
 }
 

@@ -68,7 +68,7 @@ impl From<Segment> for Entry {
 #[derive(Clone, Debug)]
 struct Node {
     level: u8,
-    /// Empty in a node that is to be removed.
+    /// The parts of the node; empty if it is to be removed.
     entries: Vec<Entry>,
     /// The node's row as it was read.
     stored: Option<Value>,

@@ -24,7 +24,7 @@ struct Changed {
     delta: i64,
     /// The entries that take its place in the parent, unless only its count changes.
     entries: Option<Vec<Entry>>,
-    /// Whether it has so few entries that a neighbour could take them.
+    /// Whether the node has so few entries that a neighbour could take them.
     is_small: bool,
 }
 

@@ -45,7 +45,7 @@ fn node_row(rows: &Rows, number: u32) -> RowKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranks {
     pub rows: Rows,
-    /// Where the rows of the elements lie.
+    /// The family of the elements' rows.
     pub family: Family,
     /// The next node's number, part of the collection's header; 0: there is no tree.
     pub next_node: u32,

@@ -45,7 +45,7 @@ pub struct Node {
     pub row: Value,
     level: u8,
     length: usize,
-    /// Where keys begin.
+    /// The offset at which keys begin.
     keys: usize,
 }
 

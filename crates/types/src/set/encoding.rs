@@ -15,10 +15,10 @@ pub(crate) struct Limits {
     listpack_value: u64,
 }
 
-/// Redis has no larger intset, whatever is configured.
+/// The most members of an intset in Redis, whatever is configured.
 const INTSET_ENTRIES_MAX: u64 = 1 << 30;
 
-/// No integer has more digits, its sign included.
+/// The most digits of an integer, its sign included.
 const INTEGER_BYTES_MAX: u64 = 20;
 
 impl Limits {

@@ -23,7 +23,7 @@ pub struct Set {
     /// The encoding that Redis would report.
     pub encoding: u8,
     count: u64,
-    /// `None`: the members are in the meta row.
+    /// The rows of the members; `None` if the members are in the meta row.
     rows: Option<Rows>,
 }
 

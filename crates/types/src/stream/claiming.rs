@@ -39,7 +39,7 @@ type Age = (u64, StreamId);
 struct Found {
     /// The oldest entries that are idle, in order.
     oldest: Vec<Age>,
-    /// Whether there may be more.
+    /// Whether there may be more idle entries.
     is_full: bool,
     /// The lowest time of those that are not idle.
     fresh_ms: u64,

@@ -97,7 +97,7 @@ pub struct ProducerState {
     pub number: u32,
     /// How many idempotent IDs the producer has, with those whose time is over; at least one.
     pub ids: u32,
-    /// None of them is of an older entry.
+    /// The oldest entry that an idempotent ID of the producer may be of.
     pub from: StreamId,
     /// The newest entry that was added.
     pub last: StreamId,

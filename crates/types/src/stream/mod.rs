@@ -69,7 +69,7 @@ pub enum Kind {
     Idempotent = 9,
     OfProducer = 10,
     ByAge = 11,
-    /// No row is of this kind, nor of one behind.
+    /// The end of the kinds: no row is of this one, nor of one behind.
     End = 12,
 }
 

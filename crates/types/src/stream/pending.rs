@@ -51,7 +51,7 @@ pub(super) type Fixed = SmallVec<[u8; 16]>;
 
 impl<'v> Pending<'v> {
     const FIXED_BYTES: usize = 16;
-    /// No other row is so short.
+    /// The bytes of the row of an entry without consumer; no other row is so short.
     const UNOWNED_BYTES: usize = 14;
 
     /// Returns all but the name of `delivered_ms: u64 | deliveries: u64 | the consumer's name`; without consumer

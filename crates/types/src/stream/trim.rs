@@ -15,7 +15,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 /// The bound beyond which entries are too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// All entries but so many.
+    /// The number of entries that stay, the newest ones.
     Length(u64),
     /// Entries below this id.
     Id(StreamId),
@@ -34,7 +34,7 @@ pub struct Nodes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
     pub bound: Bound,
-    /// `None`: all entries that are too old are removed, and no others.
+    /// The rule of whole nodes; `None` if all entries that are too old are removed, and no others.
     pub nodes: Option<Nodes>,
     pub policy: Policy,
 }

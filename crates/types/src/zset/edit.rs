@@ -40,7 +40,7 @@ pub enum Added {
 
 /// A change under way.
 pub struct Edit {
-    /// `None`: the key is new.
+    /// The header before the change; `None` if the key is new.
     before: Option<Header>,
     form: EditForm,
     is_changed: bool,
@@ -52,14 +52,14 @@ enum EditForm {
     Rows(LargeEdit),
 }
 
-/// Where a member was found.
+/// The score and the place of a member that was found.
 struct Found {
     score: f64,
-    /// Where the member lies among packed entries.
+    /// The range of the member among packed entries.
     at: std::ops::Range<usize>,
 }
 
-/// More elements that go at once are removed by copying those that stay, if these are fewer.
+/// The most elements of one removal that are removed in place. Of more, those that stay are copied, if these are fewer.
 const REMOVED_IN_PLACE: u64 = 1024;
 
 /// Bytes of the log for a removed element, besides its member, which it has twice.

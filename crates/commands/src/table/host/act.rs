@@ -17,7 +17,7 @@ use std::time::Duration;
 pub enum GroupOrder {
     AddMember {
         id: u64,
-        /// host:port.
+        /// The member's address, host:port.
         address: String,
     },
     RemoveMember {
@@ -25,16 +25,16 @@ pub enum GroupOrder {
     },
     /// Makes the server the first member of a group, which has its data.
     Begin {
-        /// host:port, of this server.
+        /// The address of this server, host:port.
         address: String,
     },
     /// Makes the server a member of the group that another server is in; its own data are given up.
     Join {
-        /// host:port, of the other one.
+        /// The address of the other server, host:port.
         through: String,
-        /// host:port, of this server; None for the way by which it reaches the other one.
+        /// The address of this server, host:port; None for the way by which it reaches the other server.
         address: Option<String>,
-        /// Whether that is so although it has keys.
+        /// Whether the server joins although it has keys, which it loses.
         forces: bool,
     },
     /// Changes the group's users; the number of the record, when it is made.

@@ -88,9 +88,9 @@ pub enum Replies {
     #[default]
     On,
     Off,
-    /// None to the running command and the one behind it.
+    /// No reply to the running command and the one behind it.
     SkipNext,
-    /// None to the running command.
+    /// No reply to the running command.
     Skip,
 }
 
@@ -119,7 +119,7 @@ pub enum WaitKind {
 /// How far that has got which a client has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// Whether it is on the disk here.
+    /// Whether the record is on the disk here.
     pub synced: bool,
     /// The number of replicas that have it.
     pub replicas: usize,

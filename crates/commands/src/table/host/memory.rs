@@ -13,19 +13,19 @@ pub trait Memory {
 pub struct MemoryFacts {
     /// The most that was ever allocated, to the second.
     pub peak: u64,
-    /// Allocated when the store was loaded.
+    /// Bytes that were allocated when the store was loaded.
     pub startup: u64,
-    /// Given out by the allocator.
+    /// Bytes that the allocator has given out.
     pub allocated: u64,
-    /// In pages that something given out lies in.
+    /// Bytes of the pages in which something given out lies.
     pub active: u64,
-    /// In memory on the allocator's behalf.
+    /// Bytes that are in memory on the allocator's behalf.
     pub resident: u64,
-    /// In memory on the process's behalf.
+    /// Bytes that are in memory on the process's behalf.
     pub process: u64,
     /// Bytes of sessions.
     pub clients: u64,
-    /// Records that are not synced yet.
+    /// Bytes of records that are not synced yet.
     pub log: u64,
     /// Each database, its keys, and those of them with a deadline.
     pub databases: Vec<(u32, u64, u64)>,

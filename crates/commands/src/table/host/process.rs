@@ -11,9 +11,9 @@ pub trait Process {
 pub struct Shutdown {
     /// SAVE or NOSAVE; nothing if neither was given. What was acknowledged is kept either way.
     pub save: Option<bool>,
-    /// Without waiting for replicas that lag behind.
+    /// Whether the server stops without waiting for replicas that lag behind.
     pub now: bool,
-    /// Even if something fails on the way.
+    /// Whether the server stops even if something fails on the way.
     pub force: bool,
 }
 

@@ -33,14 +33,14 @@ pub trait Statistics {
 /// A section of INFO.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoSection {
-    /// In lower case, as clients ask for it.
+    /// The name in lower case, as clients ask for it.
     pub name: &'static str,
     /// The heading of the section: `Server` of `# Server`.
     pub title: &'static str,
     pub shown: Shown,
 }
 
-/// When INFO shows a section that is not named.
+/// The condition under which INFO shows a section that is not named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Always,
@@ -61,9 +61,9 @@ pub enum CommandLog {
 /// An entry of a log of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCall {
-    /// Rising.
+    /// The number of the entry; ids rise.
     pub id: u64,
-    /// When the call ended, in seconds since 1970.
+    /// The time at which the call ended, in seconds since 1970.
     pub time_s: u64,
     /// Microseconds that the call took, or the bytes of its request or reply.
     pub value: u64,
@@ -81,7 +81,7 @@ pub struct LatencyEvent {
     pub name: &'static str,
     /// The longest time since the last reset.
     pub max_ms: u64,
-    /// The oldest first, one a second at most; there is one.
+    /// The samples, the oldest first, one a second at most; there is at least one.
     pub samples: Vec<LatencySample>,
 }
 

@@ -9,10 +9,10 @@ pub trait Storage {
     fn last_backup_s(&self) -> u64;
 }
 
-/// Where data come from that are opened again.
+/// The origin of data that are opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// All from the base: DEBUG RELOAD.
+    /// All data come from the base: DEBUG RELOAD.
     Base,
     /// The records that are newer than the base, from the log: DEBUG LOADAOF.
     Log,

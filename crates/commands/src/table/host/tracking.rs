@@ -21,9 +21,10 @@ pub struct TrackingOptions {
     /// The client that gets the messages; 0 is the client itself.
     pub redirect: u64,
     pub mode: TrackingMode,
-    /// In the mode `Broadcast`: of keys that begin so, in order, none of them the beginning of another.
+    /// The beginnings of the keys that the client is told of in the mode `Broadcast`, in order, none of them the
+    /// beginning of another one.
     pub prefixes: Vec<Vec<u8>>,
-    /// Not of changes of its own.
+    /// Whether the client is not told of its own changes.
     pub noloop: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct OfCommand {
     /// Calls that were not run: a wrong number of arguments, no memory.
     pub rejected: Count,
     pub failed: Count,
-    /// In nanoseconds, until the reply could leave. Most commands never run on most loops.
+    /// The nanoseconds of calls until the reply could leave. Most commands never run on most loops.
     times: OnceLock<Box<Histogram>>,
 }
 
@@ -56,7 +56,7 @@ impl OfCommand {
         self.times.get_or_init(Box::default).add(ns, calls);
     }
 
-    /// If any was added.
+    /// Returns the times of the calls, if any was added.
     pub fn times(&self) -> Option<&Histogram> {
         self.times.get().map(|times| &**times)
     }

@@ -6,7 +6,7 @@
 pub struct Moment(u64);
 
 impl Moment {
-    /// For who keeps it in a word that others read.
+    /// Returns the moment as a number, for a caller that keeps it in a word which others read.
     pub(crate) fn raw(self) -> u64 {
         self.0
     }

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Only the owning thread adds, so this need not be a locked instruction.
+    /// Adds to a number of the thread that owns it; no other one adds, so this need not be a locked instruction.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// For numbers that several threads change.
+    /// Adds to a number that several threads change.
     pub fn add_shared(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ impl Counters {
         self.keyspace_misses.add(lookups.misses);
     }
 
-    /// CONFIG RESETSTAT.
+    /// Sets the counters back to zero that CONFIG RESETSTAT resets.
     pub fn reset(&self) {
         for count in [
             &self.commands,
@@ -135,7 +135,7 @@ impl Counters {
 
 /// Steps within each power of two: no bucket is wider than an eighth of its values.
 const STEPS: usize = 8;
-/// Up to 2^40 of whatever is measured: eighteen minutes in nanoseconds.
+/// The number of buckets, which reach up to 2^40 of whatever is measured: eighteen minutes in nanoseconds.
 const BUCKETS: usize = 38 * STEPS;
 
 /// How often which time was seen, in buckets that grow with the time.

@@ -30,20 +30,20 @@ pub(crate) struct Unacknowledged {
     pub spent: Spent,
     pub ended: Moment,
     pub gate: Index,
-    /// If there is a slow log.
+    /// The call as the slow log shows it, if there is a slow log.
     pub shown: Option<Shown>,
 }
 
 /// A command of a block that has run.
 pub(crate) struct Called {
     pub command: CommandId,
-    /// How often it was called.
+    /// The number of calls.
     pub calls: u64,
     /// The time of all calls.
     pub ns: u64,
-    /// The first word of its error.
+    /// The first word of the command's error, if it failed.
     pub failed: Option<Box<[u8]>>,
-    /// If it is one for a log.
+    /// The call as a log shows it, if it is one for a log.
     pub shown: Option<Shown>,
     pub sizes: Sizes,
 }

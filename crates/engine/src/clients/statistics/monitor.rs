@@ -14,7 +14,7 @@ pub(crate) struct Monitor(Mutex<BTreeMap<&'static str, Samples>>);
 
 #[derive(Default)]
 struct Samples {
-    /// The oldest first; one for each second, the worst.
+    /// The samples, the oldest first; one for each second, the worst.
     kept: VecDeque<LatencySample>,
     max_ms: u64,
 }

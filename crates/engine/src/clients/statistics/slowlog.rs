@@ -60,7 +60,7 @@ pub(crate) struct Slowlog(Mutex<Entries>);
 
 #[derive(Default)]
 struct Entries {
-    /// The newest first.
+    /// The calls, the newest first.
     calls: VecDeque<(LoggedCall, Spent)>,
     next_id: u64,
 }
@@ -82,7 +82,7 @@ impl Slowlog {
         entries.calls.truncate(entries_max);
     }
 
-    /// The newest `count`, the newest first.
+    /// Returns the newest `count` calls, the newest first.
     pub fn newest(&self, count: usize) -> Vec<LoggedCall> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.calls.iter().take(count).map(|(call, _)| call.clone()).collect()

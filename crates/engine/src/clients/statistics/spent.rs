@@ -69,11 +69,11 @@ impl Spent {
 /// The time of a command that did not end at once.
 #[derive(Default)]
 pub(crate) struct Timed {
-    /// `None` until it is known that the command's first run has not ended it.
+    /// The command; `None` until it is known that the command's first run has not ended it.
     pub command: Option<CommandId>,
     /// The moment at which the command came up.
     pub started: Moment,
-    /// For the logs, if there are any.
+    /// The call as the logs show it, if there are any.
     pub shown: Option<super::Shown>,
     /// The bytes so far.
     pub sizes: super::Sizes,

@@ -24,7 +24,7 @@ pub(super) struct Known {
 pub(super) struct Shard {
     /// The places of the keys in `known`, by hash.
     places: HashTable<u32>,
-    /// In any order.
+    /// The keys that clients have read, in any order.
     pub known: Vec<Known>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Tracker {
     pub options: TrackingOptions,
     /// Whether the client that messages are redirected to has gone.
     pub is_broken: AtomicBool,
-    /// Whether a block began it, which may have read keys before anybody could tell of them.
+    /// Whether a block began the tracking, which may have read keys before anybody could tell of them.
     pub began_in_block: bool,
     progress: Arc<Progress>,
 }
@@ -59,7 +59,7 @@ impl Tracker {
         self.options.prefixes.iter().map(|prefix| PREFIX_BYTES + prefix.len()).sum()
     }
 
-    /// Whether reads are to be noted for it.
+    /// Returns whether reads are to be noted for the client.
     pub fn notes_reads(&self) -> bool {
         self.options.mode != TrackingMode::Broadcast
     }

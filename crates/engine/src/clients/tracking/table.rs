@@ -53,7 +53,7 @@ pub(crate) struct Tracking {
 }
 
 impl Tracking {
-    /// Nobody tracks yet; what the table takes is counted in this memory.
+    /// Makes the table before anybody tracks; `memory` counts what the table takes.
     pub fn new(memory: Arc<ClientMemory>, config: &Config) -> Tracking {
         let tracking = Tracking {
             count: AtomicUsize::new(0),

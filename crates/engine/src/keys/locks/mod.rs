@@ -86,7 +86,7 @@ pub struct Locks {
 
 #[derive(Default)]
 struct Queues {
-    /// Only stripes with someone parked have an entry; then and only then the word carries `WAITERS`.
+    /// The entries of stripes with someone parked, and of no others; exactly then the word carries `WAITERS`.
     by_stripe: HashMap<Stripe, VecDeque<Parking>>,
 }
 
@@ -94,7 +94,7 @@ struct Queues {
 struct Parking {
     refused: Refused,
     waiter: Waiter,
-    /// Whether it was called and came in vain.
+    /// Whether the waiter was called and came in vain.
     was_called: bool,
 }
 

@@ -17,7 +17,7 @@ impl Config for SessionHost<'_, '_> {
 }
 
 impl Engine {
-    /// CONFIG REWRITE, on a thread that may wait for the disk.
+    /// Carries CONFIG REWRITE out, on a thread that may wait for the disk.
     pub(crate) fn rewrite_config(&self) -> Result<()> {
         let file = self.process.config_file.as_ref().expect("the command has looked for it");
         match self.settings.rewrite(file, || self.user_lines()) {

@@ -33,7 +33,7 @@ struct State {
     /// Records that wait, each with the time when it was seen. Both rise.
     waiting: VecDeque<(Index, Instant)>,
     late: Option<OnLateReplicas>,
-    /// How often replicas were late.
+    /// The number of times that replicas were late.
     times_late: u64,
     /// Stores that were taken away: their versions, and through where their records were confirmed.
     lost: VecDeque<(u64, Index)>,
@@ -54,7 +54,7 @@ pub(crate) struct Look {
     pub version: u64,
     pub durable: Index,
     pub confirmed: Index,
-    /// None = records wait for as long as it takes.
+    /// The time after which replicas are late; None if records wait for as long as it takes.
     pub timeout: Option<Duration>,
     pub on_late: OnLateReplicas,
     pub now: Instant,
@@ -127,7 +127,7 @@ impl Confirmations {
         Confirmed { late: state.late, times_late: state.times_late, waiting }
     }
 
-    /// Nothing waits: no replicas are asked.
+    /// Ends all waits: no replicas are asked.
     pub fn end(&self) {
         let mut state = lock(&self.state);
         state.waiting.clear();

@@ -54,17 +54,17 @@ pub struct Upstream {
     pub link: Link,
     /// Whether a copy of its data is to come although its records might lead on from where these data are.
     pub wants_copy: bool,
-    /// When the link left the state `Connected` last; None while it is in it.
+    /// The moment when the link left the state `Connected` last; None while the link is in it.
     pub down_since: Option<Instant>,
-    /// When the link came into the state `Connected` last; None while it is in another one.
+    /// The moment when the link came into the state `Connected` last; None while the link is in another one.
     pub up_since: Option<Instant>,
-    /// When the master was heard of last.
+    /// The moment when the master was heard of last.
     pub heard: Option<Instant>,
     /// The last record of the master's log, as it said last.
     pub master_last: Index,
-    /// When all that the master had said to have was applied last.
+    /// The moment when all that the master had said to have was applied last.
     pub current: Option<Instant>,
-    /// By how many milliseconds this server's clock is ahead of its master's, as of the last look.
+    /// The milliseconds by which this server's clock is ahead of its master's, as of the last look.
     pub clock_skew_ms: Option<i64>,
     /// The reason why a record that has come has to wait.
     pub held: Option<String>,
@@ -88,11 +88,11 @@ pub struct Downstream {
     pub written: Index,
     pub synced: Index,
     pub applied: Index,
-    /// When the connection came.
+    /// The moment when the connection came.
     pub since: Instant,
-    /// When the replica acknowledged something last.
+    /// The moment when the replica acknowledged something last.
     pub acknowledged: Instant,
-    /// When the log had got to where the replica has not come yet.
+    /// The moments when the log had got to where the replica has not come yet.
     pub marks: Marks,
 }
 
@@ -141,9 +141,9 @@ impl FailoverStep {
 #[derive(Default)]
 pub(crate) struct Failovers {
     pub step: FailoverStep,
-    /// Somebody has given it up: it ends as soon as its thread sees that.
+    /// Whether somebody has given the failover up: it ends as soon as its thread sees that.
     pub is_aborted: bool,
-    /// Nothing is written, into whichever store is in place.
+    /// Whether nothing is written, into whichever store is in place.
     pub stops_writes: bool,
 }
 
@@ -152,11 +152,11 @@ pub(crate) struct Failovers {
 pub struct Replication {
     state: Mutex<State>,
     pub(crate) replicator: OnceLock<Box<dyn Replicator>>,
-    /// Held while the data are exchanged or opened again, and while they begin to lead.
+    /// The lock of an exchange of the data: they are replaced, opened again, or begin to lead.
     pub(crate) data: Mutex<()>,
-    /// Held while a backup is made. Who takes both takes `data` first.
+    /// The lock of a backup. Who takes both locks takes `data` first.
     pub(crate) backup: Mutex<()>,
-    /// Held while the master is changed: each change is told to the threads before the next one is made.
+    /// The lock of a change of the master: each change is told to the threads before the next one is made.
     pub(crate) changing: Mutex<()>,
     pub(crate) listeners: Listeners,
     pub(crate) confirmations: Confirmations,

@@ -11,7 +11,7 @@ use haypile_commands::{Error, Result};
 use haypile_log::Index;
 
 impl Engine {
-    /// FAILOVER: begins one, which goes on behind the reply.
+    /// Begins a failover for FAILOVER, which goes on behind the reply.
     pub(crate) fn begin_failover(&self, wanted: &Failover) -> Result<()> {
         let _changing = lock(&self.replication.changing);
         if self.failover_step() != FailoverStep::None {
@@ -51,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// FAILOVER ABORT.
+    /// Gives the failover up for FAILOVER ABORT.
     pub(crate) fn abort_failover(&self) -> Result<()> {
         let mut state = self.replication.state();
         if state.failover.step == FailoverStep::None {

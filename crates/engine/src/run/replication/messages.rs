@@ -52,7 +52,7 @@ pub struct Listener {
 
 #[derive(Default)]
 struct Queue {
-    /// Each with the record behind which it is sent.
+    /// The messages, each with the record behind which it is sent.
     messages: VecDeque<(StoreGate, Told)>,
     bytes: usize,
 }
@@ -78,7 +78,7 @@ impl Listener {
         (self.wake)();
     }
 
-    /// Whether there are messages, be it that they wait for their records. One load.
+    /// Returns whether there are messages, be it that they wait for their records. One load.
     pub fn has_some(&self) -> bool {
         self.has_some.load(Ordering::Acquire)
     }
@@ -123,7 +123,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Whether there is any. One load.
+    /// Returns whether there is any listener. One load.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0

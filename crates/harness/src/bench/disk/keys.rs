@@ -26,12 +26,12 @@ pub fn value(number: u64) -> [u8; VALUE_BYTES] {
 /// The distribution of the keys that are asked for.
 #[derive(Clone, Debug)]
 pub enum Choice {
-    /// All of `0..keys` alike.
+    /// Every key of `0..keys` is equally likely.
     Uniform {
         keys: u64,
     },
     Zipf(Zipf),
-    /// Each of `0..keys` once, in an order that jumps about.
+    /// Every key of `0..keys` comes once, in an order that jumps about.
     EachOnce {
         keys: u64,
         stride: u64,

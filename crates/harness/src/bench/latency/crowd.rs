@@ -96,8 +96,8 @@ impl Crowd {
     pub fn measure(&mut self, pace: Pace, time: Duration) -> Result<Seen> {
         /// The longest single wait for replies while nothing is to be sent.
         const WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-        /// No wait at all: a sleeping thread would wake up too late for the next arrival, and the client has a core of
-        /// its own to look again.
+        /// A look at the sockets without a wait: a sleeping thread would wake up too late for the next arrival, and the
+        /// client has a core of its own to look again.
         const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let cpu_before = thread_cpu_seconds();
         let begin = Instant::now();

@@ -62,7 +62,7 @@ struct BenchCommon {
     /// A short run that shows that everything works; its figures mean little and are not written.
     #[arg(long)]
     quick: bool,
-    /// Only prints.
+    /// Prints the figures only, and writes no file.
     #[arg(long)]
     no_write: bool,
     /// The directory of benchmarks.md and benchmarks.svg.

@@ -74,7 +74,7 @@ struct Diff {
     /// The reference server: a command line with {port} and {dir}.
     #[arg(long, default_value = "redis-server --bind 127.0.0.1 --port {port} --dir {dir} --save \"\"")]
     base: String,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     seed: Option<u64>,
     #[arg(long, default_value_t = 1000)]
@@ -103,7 +103,7 @@ struct Diff {
 struct Crash {
     #[command(flatten)]
     under: Under,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]
@@ -117,7 +117,7 @@ struct Crash {
     /// Directives that make flushes, segments and chunks small, so that kills meet them.
     #[arg(long, default_value = crash::SMALL_STORE, default_value_if("short_disk", "true", crash::short_disk::SMALL_STORE))]
     base_options: String,
-    /// On a small disk, a tmpfs, that other files fill and empty again.
+    /// Runs on a small disk, a tmpfs, that other files fill and empty again.
     #[arg(long)]
     short_disk: bool,
 }
@@ -126,7 +126,7 @@ struct Crash {
 struct Repl {
     #[command(flatten)]
     under: Under,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]
@@ -150,7 +150,7 @@ struct RaftChaos {
     /// The number of nodes; always 1 for the system `single`.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]
@@ -188,7 +188,7 @@ enum ChaosSystem {
 struct Damage {
     #[command(flatten)]
     under: Under,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]
@@ -202,7 +202,7 @@ struct Damage {
 struct Soak {
     #[command(flatten)]
     under: Under,
-    /// Default: one from the clock. It is printed.
+    /// The seed, which is printed; by default one from the clock.
     #[arg(long)]
     seed: Option<u64>,
     #[arg(long, default_value_t = 30.0)]

@@ -12,13 +12,13 @@ use crate::raft_chaos::history::{End, Entry};
 /// The reason why one transaction comes before another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Because {
-    /// Both appended to this list, one after the other.
+    /// The two transactions appended to this list, one after the other.
     Wrote(usize),
-    /// The second has read what the first appended to this list.
+    /// The second transaction has read what the first one appended to this list.
     Read(usize),
-    /// The first has read this list without what the second appended.
+    /// The first transaction has read this list without what the second one appended.
     Missed(usize),
-    /// The second was called when the first had returned.
+    /// The second transaction was called when the first one had returned.
     Time,
 }
 
@@ -156,7 +156,8 @@ impl Graph {
         cycles.min_by_key(|cycle| cycle.iter().filter(|(number, _)| *number < transactions).count())
     }
 
-    /// Whether all can be put in an order: takes away what nothing comes before, until nothing is left.
+    /// Returns whether all transactions can be put in an order: takes away what nothing comes before, until nothing is
+    /// left.
     fn is_acyclic(&self) -> bool {
         let mut before = vec![0_usize; self.edges.len()];
         self.edges.iter().flatten().for_each(|(to, _)| before[*to] += 1);

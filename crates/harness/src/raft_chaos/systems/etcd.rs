@@ -165,7 +165,7 @@ impl Fault {
 
 /// A key as it was read.
 struct Held {
-    /// 0 for a key that is missing.
+    /// The revision at which the key was written; 0 for a key that is missing.
     revision: String,
     numbers: Vec<i64>,
 }

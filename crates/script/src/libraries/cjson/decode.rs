@@ -24,7 +24,7 @@ pub(super) fn decode(lua: &Lua, settings: &Settings, text: &[u8]) -> Result<Valu
 
 struct Token {
     kind: Kind,
-    /// Where it begins, or where it is wrong.
+    /// The offset at which the token begins, or is wrong.
     at: usize,
 }
 

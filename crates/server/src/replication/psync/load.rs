@@ -86,8 +86,8 @@ pub fn run(
         keeper.thread().unpark();
         loaded.unwrap_or_else(|_| Err(Error::other("the thread that loads has panicked")))
     });
-    let adopted = behind.and_then(|behind| adopt(attempt, &config.dir).map(|()| behind));
-    let Loaded { origin, scripts, behind } = adopted.inspect_err(|_| discard(&config.dir))?;
+    let installed = behind.and_then(|behind| install(attempt, &config.dir).map(|()| behind));
+    let Loaded { origin, scripts, behind } = installed.inspect_err(|_| discard(&config.dir))?;
     scripts::load(engine, &scripts);
     let (bytes, seconds) = (done.into_inner(), since.elapsed().as_secs_f64());
     let keys = engine.store_arc().map_or(0, |store| keys_of(&store));
@@ -193,7 +193,7 @@ fn keys_of(store: &Store) -> i64 {
 }
 
 /// Puts what was loaded in the place of this server's data.
-fn adopt(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
+fn install(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
     let engine = &*attempt.replication.engine;
     let incoming = datadir::incoming_dir(dir);
     look(&incoming).map_err(|why| Error::new(ErrorKind::InvalidData, format!("what was loaded is damaged: {why}")))?;
@@ -202,7 +202,7 @@ fn adopt(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
     if keys > 0 {
         tracing::warn!("the data of this server, {keys} keys, give way to those of the master");
     }
-    let adopted = engine.put_copy(&mut || {
+    let installed = engine.put_copy(&mut || {
         // Until the copy is marked, the data are what they were: they are opened again then.
         put = match attempt.goes_on() {
             true => datadir::mark_incoming(dir)?,
@@ -210,6 +210,6 @@ fn adopt(attempt: &Attempt<'_>, dir: &Path) -> io::Result<()> {
         };
         if put.is_ok() { datadir::adopt_incoming(dir).map(drop) } else { Ok(()) }
     });
-    adopted.and(put).map_err(Error::other)?;
+    installed.and(put).map_err(Error::other)?;
     store_of(engine).map(drop)
 }

@@ -155,7 +155,7 @@ struct Commands<'a> {
     acknowledged: Cell<Instant>,
     /// The version of the store that the commands run on.
     version: u64,
-    /// Whether it was said that a command waits for room.
+    /// Whether the log of the server was told that a command waits for room.
     is_held: bool,
 }
 

@@ -40,7 +40,7 @@ pub struct Backlog {
     pub(super) acknowledged: BTreeMap<u64, Index>,
     /// Through which record replicas had acknowledged that have gone, and when: they may come back.
     pub(super) departed: Vec<(Index, Instant)>,
-    /// When the last replica has gone.
+    /// The moment when the last replica has gone.
     pub(super) left: Instant,
     /// A record says nothing of what it does.
     pub(super) is_void: bool,

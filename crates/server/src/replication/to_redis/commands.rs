@@ -55,7 +55,7 @@ impl Point {
     }
 }
 
-/// Whether it is the error of a record that says nothing of what it does.
+/// Returns whether the error is that of a record which says nothing of what it does.
 pub fn is_unsaid(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound
 }

@@ -68,7 +68,7 @@ impl Sending<'_> {
     }
 }
 
-/// Where the bytes of a payload go.
+/// The destination of the bytes of a payload.
 enum To {
     Socket,
     /// A file, and when the last sign of life was sent.

@@ -208,17 +208,18 @@ impl Replication {
             found.departed.clear();
         }
         let is_left = found.acknowledged.is_empty();
-        let why = match () {
-            () if found.is_void => "a record says nothing".to_owned(),
-            () if !found.is_of(version, term) => "the data are others by now".to_owned(),
-            () if is_left && kept_s > 0 && found.left.elapsed() > Duration::from_secs(kept_s) => {
-                format!("none has for {kept_s} seconds")
-            }
-            () if is_left => match self.is_too_much(store, found.hold.kept_bytes()) {
-                Some(why) => format!("who might come back is {why}"),
-                None => return,
-            },
-            () => return,
+        let why = if found.is_void {
+            "a record says nothing".to_owned()
+        } else if !found.is_of(version, term) {
+            "the data are others by now".to_owned()
+        } else if !is_left {
+            return;
+        } else if kept_s > 0 && found.left.elapsed() > Duration::from_secs(kept_s) {
+            format!("none has for {kept_s} seconds")
+        } else if let Some(why) = self.is_too_much(store, found.hold.kept_bytes()) {
+            format!("who might come back is {why}")
+        } else {
+            return;
         };
         if found.version == version && self.end_to_state(store).is_err() {
             // All goes on until the log has room.
