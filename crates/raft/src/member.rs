@@ -281,6 +281,7 @@ impl<M: Machine> Member<M> {
             commit: raft.raft_log.committed,
             committed: self.committed,
             copies: self.copies,
+            is_unnamed: self.ballot.unnamed().is_some(),
             peers,
         }
     }

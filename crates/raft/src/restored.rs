@@ -144,8 +144,9 @@ impl<M: Machine> Member<M> {
         asks && self.ballot.unnamed().is_some()
     }
 
-    /// Notes that a record of a leader names this member, when it is on the disk: a change of the members, or those
-    /// that there are behind what is committed since, which may have come with a copy.
+    /// Notes that a record of a leader names this member, when it is on the disk: a change of the members since, or
+    /// those that there are behind what is committed by now, which may have come with a copy. At the entry that the
+    /// leader has said, it had no such member, or a learner that was added for this one.
     pub(crate) fn note_named(&mut self) -> Result<(), Fault> {
         let Some(behind) = self.ballot.unnamed() else { return Ok(()) };
         let (raft, synced) = (&self.raw.raft, self.machine.log().synced());
@@ -154,7 +155,7 @@ impl<M: Machine> Member<M> {
         let is_named =
             entries.changes_behind(behind).any(|(number, members)| members.get(raft.id).is_some() && is_synced(number));
         let applied = raft.raft_log.applied;
-        let is_there = applied > behind && self.configuration.get(raft.id).is_some() && is_synced(applied);
+        let is_there = applied >= behind && self.configuration.get(raft.id).is_some() && is_synced(applied);
         if is_named || is_there {
             self.ballot.name()?;
         }
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn who_begins_with_restored_data_votes_for_nobody_until_a_leader_names_it() {
         // The data name the member, as they are of a time before it was removed.
-        let mut member = restored(log_of(3), 1, 3);
+        let mut member = restored(log_of(3), 1, 4);
         let mut leader = log_of(3);
         leader.apply(Index(6)).expect("nothing is broken");
         leader.lead(1, 4);

@@ -30,6 +30,8 @@ pub struct Standing {
     pub committed: Index,
     /// The copies that this member has put in the place of its data.
     pub copies: u64,
+    /// Whether this member has begun with restored data, and no record of a leader has named it since.
+    pub is_unnamed: bool,
     /// Of a leader: the other members.
     pub peers: Vec<PeerStanding>,
 }

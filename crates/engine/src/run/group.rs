@@ -60,6 +60,8 @@ pub struct GroupFacts {
     pub committed: Index,
     /// All members.
     pub members: Vec<MemberFacts>,
+    /// Whether the member has begun with restored data, and no record of a leader has named it since.
+    pub waits_to_be_named: bool,
     /// The copies of a leader's data that this member has put in the place of its own.
     pub copies: u64,
     /// The number of times that this member was elected.

@@ -55,11 +55,11 @@ enum Word {
     Removed(Vec<String>),
 }
 
-/// Returns whether a member of the group knows no leader. One that waits to be added is not among its members, and one
-/// that has not begun yet, or is damaged, has another fault.
+/// Returns whether a member of the group knows no leader. One that waits to be added is not among its members, or is by
+/// data of an earlier time; and one that has not begun yet, or is damaged, has another fault.
 fn is_lost(facts: &GroupFacts) -> bool {
     let is_there = facts.members.iter().any(|member| member.id == facts.node_id);
-    facts.leader == 0 && facts.role != "stopped" && is_there
+    facts.leader == 0 && facts.role != "stopped" && is_there && !facts.waits_to_be_named
 }
 
 /// Asks the other members for the word of a leader.

@@ -418,6 +418,7 @@ impl<'a> Turns<'a> {
             commit: standing.commit,
             committed: standing.committed,
             members: self.member.configuration().iter().map(of_member).collect(),
+            waits_to_be_named: standing.is_unnamed,
             copies: standing.copies,
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,

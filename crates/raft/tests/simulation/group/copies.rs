@@ -28,7 +28,7 @@ impl Restoring {
     /// when it began, if it began with restored data.
     pub fn expect_named(&mut self, at: usize, member: &Member<Data>) {
         let (id, Some(behind)) = (at as u64 + 1, self.unnamed[at]) else { return };
-        let is_there = member.standing().commit > behind && member.configuration().get(id).is_some();
+        let is_there = member.standing().commit >= behind && member.configuration().get(id).is_some();
         let mut reader = member.machine().log().reader(Index(0)).through(Through::Written);
         let mut is_named = is_there;
         let name = format!("{id}@");
