@@ -489,6 +489,46 @@ fn a_key_that_comes_with_a_past_is_as_idle_as_that_says() {
 }
 
 #[test]
+fn in_the_transaction_with_which_it_comes_a_past_ends_with_the_next_use_and_with_the_key() {
+    let store = memory_store();
+    let now_ms = 1_800_000_000_000;
+    for counts in [false, true] {
+        store.access_policy.set_counts(counts);
+        store.access_policy.set_log_factor(1_000_000);
+        let past = if counts { Access::counted(now_ms, 200) } else { Access::at(now_ms - 60_000) };
+        let mut txn = store.begin(TxnBuffers::default(), Call { now_ms, ..call(Mode::Disk) });
+        let key = txn.key(b"k");
+        let shown = |txn: &Txn<'_>| if counts { u64::from(txn.frequency(&key)) } else { txn.idle_s(&key) };
+        let (kept, used, new) = if counts { (200, 200, 5) } else { (60, 0, 0) };
+        let comes = |txn: &mut Txn<'_>| {
+            txn.put_meta(&key, &[b"v"]).expect("small");
+            txn.set_access(&key, past);
+            assert_eq!(shown(txn), kept);
+        };
+        comes(&mut txn);
+        txn.meta(&key).expect("its own");
+        assert_eq!(shown(&txn), kept, "a look is no use");
+        txn.use_meta(&key).expect("its own");
+        assert_eq!(shown(&txn), used, "a use");
+        comes(&mut txn);
+        txn.presence(&key).expect("its own");
+        txn.put_meta(&key, &[b"w"]).expect("small");
+        assert_eq!(shown(&txn), used, "another value");
+        comes(&mut txn);
+        txn.use_meta(&key).expect("its own");
+        txn.delete_meta(&key).expect("small");
+        txn.presence(&key).expect("its own");
+        txn.use_meta(&key).expect("its own");
+        txn.put_meta(&key, &[b"w"]).expect("small");
+        assert_eq!(shown(&txn), new, "another key of its name");
+        txn.commit().expect("commits");
+        drop(txn);
+        let txn = store.begin(TxnBuffers::default(), Call { now_ms, ..call(Mode::Disk) });
+        assert_eq!(shown(&txn), new, "for others, too");
+    }
+}
+
+#[test]
 fn who_leaves_no_traces_writes_without_a_use() {
     let store = memory_store();
     let now_ms = 1_800_000_000_000;

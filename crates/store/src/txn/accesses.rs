@@ -118,6 +118,17 @@ impl<'s> Txn<'s> {
         !matches!(self.touch, Touch::Time(_)) && !self.is_dry_run()
     }
 
+    /// Whether a use of a key that the transaction has written is to be noted: where uses are counted, and where a key
+    /// has come with its past, which the use ends.
+    #[inline]
+    pub(crate) fn notes_own_uses(&self) -> bool {
+        match self.touch {
+            Touch::Nothing => false,
+            Touch::Time(_) => self.accesses.is_some(),
+            Touch::Count(_) => true,
+        }
+    }
+
     /// Notes a lookup of a key that the transaction has written itself.
     #[cold]
     pub(crate) fn touch_own(&mut self, key: &Key<'_>) {

@@ -109,7 +109,7 @@ impl Txn<'_> {
     fn meta_touched<const USED: bool>(&mut self, key: &Key<'_>) -> Result<(Option<Value>, FoundIn), Stop> {
         self.on_read()?;
         if let Some(at) = self.own_key(key) {
-            if USED && matches!(self.touch, Touch::Count(_)) {
+            if USED && self.notes_own_uses() && self.overlay.is_there(at) {
                 self.touch_own(key);
             }
             return Ok((self.overlay.read(at), FoundIn::Own));
@@ -140,7 +140,7 @@ impl Txn<'_> {
         self.on_read()?;
         self.touch.draw();
         if let Some(at) = self.own_key(key) {
-            if matches!(self.touch, Touch::Count(_)) {
+            if self.notes_own_uses() && self.overlay.is_there(at) {
                 self.touch_own(key);
             }
             return Ok(presence_of(self.overlay.read(at), &self.store.options.plain));
