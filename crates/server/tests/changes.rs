@@ -467,7 +467,7 @@ fn a_redis_that_follows_is_sent_no_notes() {
 #[test]
 fn one_who_does_not_read_is_let_go_and_holds_nobody_up() {
     let dir = TempDir::new();
-    let server = Server::start(dir.path(), &[&YES[..], &DEBUG[..], &["--repl-timeout", "20"]].concat());
+    let server = Server::start(dir.path(), &[&YES[..], &DEBUG[..], &["--repl-timeout", "12"]].concat());
     let mut client = server.client();
     let mut deaf = server.deaf_client();
     deaf.send(b"CHANGES.FOLLOW $\r\n");
@@ -476,7 +476,8 @@ fn one_who_does_not_read_is_let_go_and_holds_nobody_up() {
     let (value, since) = ("x".repeat(100_000), Instant::now());
     let mut slowest = Duration::ZERO;
     while client.ask("CLIENT LIST").contains("cmd=changes.follow") {
-        assert!(since.elapsed() < process::PATIENCE, "it is let go");
+        // The kernel may find some more room for a reader who takes nothing: each time the timeout begins anew.
+        assert!(since.elapsed() < 2 * process::PATIENCE, "it is let go");
         let asked = Instant::now();
         client.send(&request(&[b"SET", b"k", value.as_bytes()]));
         assert_eq!(client.reply(), "+OK\r\n");
