@@ -81,7 +81,7 @@ fn replies_are_those_of_the_order_of_the_request() {
     });
     let expected = format!("*{}{}", request.len(), values.collect::<String>());
     assert!(server.ask(0, &command("MGET", &request)) == expected, "each value is in its place");
-    // Of those that a MSET names twice, the last value counts.
+    // The last value counts of a key that a MSET names twice.
     let pairs: String = request.iter().enumerate().map(|(at, number)| format!(" k{number} new:{at}")).collect();
     assert_eq!(server.ask(0, &format!("MSET{pairs}")), "+OK");
     for number in (0..KEYS).step_by(9) {

@@ -253,7 +253,7 @@ fn whoever_asks_is_answered_beside_any_number_that_do_not() {
         }
         let since = Instant::now();
         assert_eq!(value(&metrics(port), "haypile_connected_clients"), "1", "who asks for metrics is no client");
-        // Who does not ask is let go after ten seconds: nobody has waited for that, nor for a second of them.
+        // A silent connection is let go after ten seconds: nobody has waited for that, nor for a second of them.
         assert!(since.elapsed() < Duration::from_secs(3), "{round}: {:?}", since.elapsed());
         assert_eq!(client.ask("PING"), "+PONG\r\n");
     }

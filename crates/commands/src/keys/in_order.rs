@@ -30,7 +30,7 @@ pub(crate) enum Rows {
 /// name are visited in the order of the arguments, others in any order: the visits must not depend on each other.
 ///
 /// # Errors
-/// Those of the first visit that fails.
+/// The error of the first visit that fails.
 #[inline]
 pub(crate) fn visit(
     txn: &mut Txn<'_>,

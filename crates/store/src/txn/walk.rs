@@ -10,7 +10,6 @@ use crate::base::{Base, BaseError, Cursor, Direction, Step};
 use crate::row::{Key, RowKey, meta_row};
 use crate::stop::Mode;
 use crate::value::Value;
-use std::cmp::Ordering;
 
 /// Rows that the walk may pass over for each one that is looked up: about as many as cost what a lookup does.
 const PASSED_PER_LOOKUP: u32 = 8;
@@ -138,7 +137,7 @@ impl At {
                 Step::WouldBlock => unreachable!("a view reads the disk"),
             }
         }
-        let is_there = !self.is_over && self.key[..].cmp(row) == Ordering::Equal;
+        let is_there = !self.is_over && self.key == row;
         Ok(Some(is_there.then(|| Value::from(&self.value[..]))))
     }
 }
