@@ -43,7 +43,7 @@ run-raft: build ## build and start three servers that are a Raft group, on ports
 
 # Cargo builds the binaries that the tests run before it runs the first one.
 test: test-tools lint ## format, lints and all tests
-	HAYPILE_BIN="$(CARGO_TARGET_DIR)/checked/haypile" $(CARGO) test --profile checked --locked --workspace
+	HAYPILE_BIN="$(CARGO_TARGET_DIR)/checked/haypile" scripts/tests
 	$(CARGO) test --profile checked --locked -p haypile-engine --features shuttle --lib
 	scripts/fuzz all 20000
 

@@ -12,11 +12,14 @@ use socket2::{Domain, Socket, Type};
 /// one between the check and the server's start.
 const PORTS: Range<u32> = 10_000..32_000;
 
+/// How far apart processes with consecutive numbers begin to look: tests of several run at a time.
+const STRIDE: u32 = 7919;
+
 /// Returns a port that no process listens on at any address, and that no other server of this process gets.
 pub fn free_port() -> Result<u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let span = PORTS.end - PORTS.start;
-    let first = std::process::id().wrapping_mul(31) % span;
+    let first = std::process::id().wrapping_mul(STRIDE) % span;
     let ports = (0..span).map(|_| PORTS.start + (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % span);
     let mut ports = ports.map(|port| u16::try_from(port).expect("the range is one of ports"));
     ports.find(|port| bind(*port).is_ok()).ok_or_else(|| anyhow!("no port of {} to {} is free", PORTS.start, PORTS.end))
