@@ -116,7 +116,7 @@ impl Manifest {
         if !text.starts_with("haypile backup ") {
             return Err(wrong("it is no manifest of a backup"));
         }
-        if text.lines().next() != Some(TITLE) {
+        if text.split('\n').next() != Some(TITLE) {
             return Err(wrong("it is of another version"));
         }
         let end = text.rfind("\nend ").ok_or_else(|| wrong("it is cut off"))? + 1;
@@ -124,7 +124,8 @@ impl Manifest {
         if sum != Some(digest_of(&text.as_bytes()[..end])) {
             return Err(wrong("its checksum is wrong, or it is cut off"));
         }
-        let mut lines = text[..end].lines().skip(1).peekable();
+        // `lines` would take a path's last character for a part of the line's end.
+        let mut lines = text[..end].split_terminator('\n').skip(1).peekable();
         let mut number = |name: &str| {
             let line = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
             line.and_then(|number| number.parse::<u64>().ok()).ok_or_else(|| wrong(&format!("it has no line '{name}'")))
@@ -161,12 +162,13 @@ fn backup_file(line: &str) -> Option<BackupFile> {
     is_inside(path).then(|| BackupFile { path: path.to_owned(), bytes, digest })
 }
 
-/// Whether a path stays below the directory that it is put into, in `base` or `log`.
+/// Whether a path stays below the directory that it is put into, in `base` or `log`, and has its place in a line.
 pub(crate) fn is_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     let below = matches!(parts.next(), Some(Component::Normal(first)) if first == "base" || first == "log");
     let rest: Vec<_> = parts.collect();
-    below && !rest.is_empty() && rest.iter().all(|part| matches!(part, Component::Normal(_))) && !path.ends_with('/')
+    let is_below = below && !rest.is_empty() && rest.iter().all(|part| matches!(part, Component::Normal(_)));
+    is_below && !path.ends_with('/') && !path.contains(char::is_control)
 }
 
 pub(crate) fn digest_of(bytes: &[u8]) -> Digest {
@@ -211,8 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn no_file_of_a_manifest_lies_outside() {
-        for path in ["/etc/passwd", "base/../../x", "base", "base/", "../base/x", "log//../x", "HAYPILE", ""] {
+    fn no_file_of_a_manifest_lies_outside_or_has_a_name_that_ends_its_line() {
+        let outside = ["/etc/passwd", "base/../../x", "base", "base/", "../base/x", "log//../x", "HAYPILE", ""];
+        for path in outside.into_iter().chain(["base/x\r", "base/x\n", "base/\0"]) {
             let mut manifest = manifest();
             manifest.files[0].path = path.into();
             assert!(Manifest::parse(&manifest.text()).is_err(), "{path}");
