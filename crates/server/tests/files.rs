@@ -82,7 +82,11 @@ fn a_lost_or_emptied_log_is_refused() {
             if emptied {
                 fs::create_dir(dir.path().join("log")).expect("it is writable");
             }
-            is_refused(dir.path(), &["the log is damaged", "there is no segment", "/log at offset 0, record 1"]);
+            let lost = format!("{} is missing", dir.path().join("log").display());
+            let empty = ["there is no segment", "/log at offset 0, record 1"];
+            let says: &[&str] = if emptied { &empty } else { &[&lost] };
+            is_refused(dir.path(), &[&["the log is damaged"], says].concat());
+            assert_eq!(dir.path().join("log").exists(), emptied, "what was lost can be put back");
         }
     }
 }
@@ -273,6 +277,22 @@ fn a_missing_head_of_the_base_is_named() {
     let head = dir.path().join("base/CURRENT");
     fs::remove_file(&head).expect("it is there");
     is_refused(dir.path(), &["the base is damaged", &format!("{} is missing", head.display())]);
+}
+
+/// The refusal leaves the place of the lost base free, so that the base can be put back there.
+#[test]
+fn a_lost_base_is_named_and_can_be_put_back() {
+    let (dir, elsewhere) = (TempDir::new(), TempDir::new());
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 10);
+    server.kill();
+    let (base, moved) = (dir.path().join("base"), elsewhere.path().join("base"));
+    fs::rename(&base, &moved).expect("it is there");
+    is_refused(dir.path(), &["the base is damaged", &format!("{} is missing", base.display())]);
+    assert!(!base.exists());
+    fs::rename(&moved, &base).expect("its place is free");
+    let server = Server::start(dir.path(), &OPTIONS);
+    assert_eq!(server.client().ask("DBSIZE"), ":10\r\n");
 }
 
 /// Some times the second within which docs/operations.md has the server notice.

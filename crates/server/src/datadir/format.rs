@@ -1,9 +1,9 @@
 //! The file `HAYPILE`: the format of the directory, its engine and its identity, and what is expected in it.
 
-use super::paths::END_FILE;
+use super::paths::{END_FILE, base_dir, log_dir};
 use super::sync_dir;
 use haypile_config::Engine;
-use haypile_log::{DirectoryId, EndFile, Index};
+use haypile_log::{ADVICE, DirectoryId, EndFile, Index};
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -54,6 +54,24 @@ pub fn expect_end(dir: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(dir.join(FORMAT_FILE));
     text.and_then(|text| write_text(dir, &format!("{}\n{HAS_END}\n", text.trim_end())))
         .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))
+}
+
+/// Looks whether the log and the base of a directory that a server has served before, or the base of a backup, are
+/// there. An open would make empty ones, and whoever puts back what was lost would move it into these.
+///
+/// # Errors
+/// A text for people.
+pub fn expect_parts(dir: &Path) -> Result<(), String> {
+    let Some(format) = read_format(dir)? else { return Ok(()) };
+    // Where the end file is lost as well, the open names that.
+    let has_log = format.has_end && dir.join(END_FILE).exists();
+    let has_base = format.has_end || format.complete_through > 0;
+    for (is_expected, name, part) in [(has_log, "log", log_dir(dir)), (has_base, "base", base_dir(dir))] {
+        if is_expected && !part.try_exists().unwrap_or(true) {
+            return Err(format!("the {name} is damaged: {} is missing. {ADVICE}", part.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Makes a directory one of ours which holds everything through this record.

@@ -13,7 +13,7 @@ mod incoming;
 mod making;
 mod paths;
 
-pub use format::{complete_through, expect_end, id, mark_backup, tell};
+pub use format::{complete_through, expect_end, expect_parts, id, mark_backup, tell};
 pub use incoming::{
     adopt_incoming, check_exchange, exchange, exchange_for_nothing, mark_incoming, remove_incoming, unmark_incoming,
 };
