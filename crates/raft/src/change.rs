@@ -74,13 +74,14 @@ impl<M: Machine> Member<M> {
         }
     }
 
-    /// Returns a learner that has nearly all, the entry by which it came in among that.
+    /// Returns a learner that has nearly all, the entry by which it came in among that, and that would vote: with one
+    /// that waits to be named the group could bear the loss of fewer voters than before.
     fn caught_up(&self) -> Option<u64> {
         let raft = &self.raw.raft;
         let least = raft.pending_conf_index.max(raft.raft_log.last_index().saturating_sub(LAG_MAX));
         let has_all = |id: u64| raft.prs().get(id).is_some_and(|of| of.recent_active && of.matched >= least);
         let learners = self.configuration.iter().filter(|(_, _, part)| *part == Part::Learner);
-        learners.map(|(id, ..)| id).find(|id| has_all(*id))
+        learners.map(|(id, ..)| id).find(|id| has_all(*id) && !self.unnamed.contains(id))
     }
 
     /// Carries out the changes among entries that are committed.

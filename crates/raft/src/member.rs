@@ -20,7 +20,7 @@ use crate::wire::EntryRecords;
 use haypile_log::{EntrySpan, Index};
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use raft::{ProgressState, RawNode, StateRole};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub struct Member<M: Machine> {
     pub(crate) configuration: Arc<Configuration>,
     /// The members behind the change that this leader has made last, until it comes out of Raft.
     pub(crate) changing: Option<Arc<Configuration>>,
+    /// The members of which the last answer to this leader says that they wait to be named.
+    pub(crate) unnamed: BTreeSet<u64>,
     pub(crate) wanted: Option<Wanted>,
     /// The entries and members of a copy that is in place, until Raft takes them.
     pub(crate) installed: Option<(Entries, Arc<Configuration>)>,
@@ -183,6 +185,7 @@ impl<M: Machine> Member<M> {
             founding: options.members.clone(),
             configuration: Arc::new(configuration),
             changing: None,
+            unnamed: BTreeSet::new(),
             wanted: None,
             installed: None,
             copies: 0,

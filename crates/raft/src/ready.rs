@@ -170,7 +170,7 @@ impl<M: Machine> Member<M> {
             if !travels(message.get_msg_type()) {
                 continue;
             }
-            let message = pack(message);
+            let message = self.say_unnamed(pack(message));
             let message = if message.get_msg_type() == MessageType::MsgSnapshot {
                 // The copy has at least what is committed now: the members among that.
                 let commit = self.raw.raft.raft_log.committed;

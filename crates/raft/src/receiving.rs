@@ -43,6 +43,7 @@ impl<M: Machine> Member<M> {
         if message.get_msg_type() == MessageType::MsgSnapshot {
             return self.hear_of_copy(message);
         }
+        self.note_unnamed(&message);
         let waits = self.may_have_forgotten(&message)
             || self.is_unnamed_for(&message)
             || self.may_have_leased(&message)

@@ -4,13 +4,17 @@
 //! Before such a member has a ballot, the leader compares the last record of the data with its own: only where both are
 //! the same, and the group has agreed on it, the data are the group's past. And as the data may be an old state of a
 //! member which has voted since, the new one votes for nobody until a record of a leader names it which the group did
-//! not have when it was asked.
+//! not have when it was asked. Until then its answers say that it waits, and the leader does not make it a voter.
 
 use crate::machine::{Fault, Machine};
 use crate::member::{Member, damaged};
 use haypile_log::{History, Index, Kind, Log, Next, Record, Through};
+use raft::StateRole;
 use raft::eraftpb::{Message, MessageType};
 use std::fmt;
+
+/// The priority in the answers of a member that waits to be named. Raft reads priorities of candidates alone.
+const UNNAMED_PRIORITY: i64 = -1;
 
 /// The last record of restored data, by all that tells it from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +137,11 @@ pub fn compare(log: &Log, committed: Index, asked: &LastRecord) -> Compared {
     Compared::Same
 }
 
+/// Whether a message is a follower's answer to the leader.
+fn is_answer(message: &Message) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse)
+}
+
 impl<M: Machine> Member<M> {
     /// Whether a vote, for another member or for itself, is asked of a member that began with restored data and that no
     /// record of a leader has named since.
@@ -160,6 +169,28 @@ impl<M: Machine> Member<M> {
             self.ballot.name()?;
         }
         Ok(())
+    }
+
+    /// Has a message to a leader say that this member waits to be named, if it does.
+    pub(crate) fn say_unnamed(&self, mut message: Message) -> Message {
+        if is_answer(&message) && self.ballot.unnamed().is_some() {
+            message.priority = UNNAMED_PRIORITY;
+        }
+        message
+    }
+
+    /// Notes of an answer to this leader whether its sender waits to be named. A learner that has nearly all has
+    /// answered in the term of its leader: what it was in an earlier one does not count.
+    pub(crate) fn note_unnamed(&mut self, message: &Message) {
+        let raft = &self.raw.raft;
+        let is_to_leader = raft.state == StateRole::Leader && raft.term == message.term;
+        if !is_answer(message) || !is_to_leader || raft.prs().get(message.from).is_none() {
+            return;
+        }
+        match message.priority == UNNAMED_PRIORITY {
+            true => _ = self.unnamed.insert(message.from),
+            false => _ = self.unnamed.remove(&message.from),
+        }
     }
 }
 

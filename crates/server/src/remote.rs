@@ -181,6 +181,11 @@ impl Remote {
         Err(last)
     }
 
+    /// Sets the time for each reply from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// Returns another handle of the connection, by which another thread can end it.
     pub fn handle(&self) -> Socket {
         self.socket.clone()

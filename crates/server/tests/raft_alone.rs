@@ -6,7 +6,8 @@ use process::following::{is_equal, replica_of, wait_for_link};
 use process::group::{QUICK, raft};
 use process::{Client, Server, TempDir, free_port, wait_until};
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 const ALONE: &str = "-ERR this server is in no Raft group\r\n";
 
@@ -138,6 +139,16 @@ fn a_member_that_is_about_to_leave_takes_in_nobody() {
     assert_eq!(client.ask(&format!("RAFT.CLUSTER INIT 127.0.0.1:{port}")), "+OK\r\n", "it may come into a group again");
     wait_for_leader(&mut client);
     wait_until("members may change again", || other.ask("RAFT.NODE ADD 2 127.0.0.1:1") == "+OK\r\n");
+}
+
+#[test]
+fn an_order_does_not_wait_long_for_a_server_that_does_not_answer() {
+    let (dir, deaf) = (TempDir::new(), TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port"));
+    let address = deaf.local_addr().expect("it is bound");
+    let (server, asked) = (Server::start(dir.path(), &QUICK), Instant::now());
+    let told = server.client().ask(&format!("RAFT.CLUSTER JOIN {address}"));
+    assert_eq!(told, format!("-ERR {address}: the other end does not answer\r\n"));
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 /// Asks for a copy of the data of a group's member; returns the first frames, or all.

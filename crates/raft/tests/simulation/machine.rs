@@ -5,6 +5,7 @@ use haypile_raft::{Fault, Machine};
 use haypile_store::FollowError;
 use haypile_store::testing::node::{Copy, NoReaders, Node};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub struct Data {
     node: Option<Node>,
@@ -20,6 +21,21 @@ fn fault(error: FollowError) -> Fault {
     match error {
         FollowError::Refused(why) => Fault::Refused(why),
         FollowError::Damaged(why) => Fault::Damaged(why),
+    }
+}
+
+/// How long a record waits for room, as it does in a server: the thread that writes the log is a real one, and may get
+/// no time for a while.
+const ROOM_WAIT: Duration = Duration::from_secs(60);
+
+/// Offers something to the log until it is taken.
+fn patiently<T>(offer: impl Fn() -> Result<T, FollowError>) -> Result<T, Fault> {
+    let since = Instant::now();
+    loop {
+        match offer() {
+            Err(FollowError::Refused(_)) if since.elapsed() < ROOM_WAIT => {}
+            answer => return answer.map_err(fault),
+        }
     }
 }
 
@@ -51,15 +67,15 @@ impl Machine for Data {
     }
 
     fn change_members(&mut self, members: &[u8]) -> Result<(), Fault> {
-        self.node().store.change_members(1_000, members).map(drop).map_err(fault)
+        patiently(|| self.node().store.change_members(1_000, members)).map(drop)
     }
 
     fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault> {
-        self.node().store.keep(records).map_err(fault)
+        patiently(|| self.node().store.keep(records))
     }
 
     fn keep_own(&mut self, entry: (u64, u64), kind: Kind, body: &[u8]) -> Result<Index, Fault> {
-        self.node().store.keep_own(entry, kind, 1_000, body).map_err(fault)
+        patiently(|| self.node().store.keep_own(entry, kind, 1_000, body))
     }
 
     fn apply(&mut self, through: Index) -> Result<(), Fault> {

@@ -99,6 +99,13 @@ fn a_leader_shows_all_that_answer_at_every_moment() {
 }
 
 #[test]
+fn a_member_that_waits_to_be_named_does_not_count() {
+    for lag in [300, 500] {
+        Group::quiet(4, 1, &Seen::default()).lose_the_leader_of_an_unnamed_member(lag);
+    }
+}
+
+#[test]
 fn leases_count_to_their_end_when_directives_change() {
     for seed in 0..4 {
         for terms in [Terms::Index, Terms::Lease(10)] {

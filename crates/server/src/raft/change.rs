@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The longest time for each answer of another server, which may wait for its group.
+/// The longest time for the answer of a leader that is to take this server, as it waits for its group.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
 
-/// The longest time for the answer of this server to itself.
-const OWN_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// The longest time to reach a server and to hear what it is: another one, or this one by its own address.
+const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// The other servers that are asked, one after the other, until one leads.
 const ASKED_MAX: usize = 5;
@@ -112,7 +112,7 @@ fn member_of(address: &str, id: u64) -> Result<Members, String> {
 /// Another server answers there. Where nobody does, only the log says so: behind some routers no host can reach its
 /// own outer address.
 fn check_own(raft: &Raft, address: &str) -> Result<(), String> {
-    let asked = raft.connect_to(address, OWN_ANSWER_MAX).and_then(|mut remote| remote.call(&[b"INFO", b"server"]));
+    let asked = raft.ask(address, &[b"INFO", b"server"], ASK_MAX).map(|(_, reply)| reply);
     let run_id = |info: &[u8]| {
         let info = String::from_utf8_lossy(info);
         info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned)
@@ -185,6 +185,7 @@ fn join(raft: &Arc<Raft>, through: &str, address: Option<&str>, forces: bool) ->
     };
     member_of(&own, 1)?;
     check_own(raft, &own)?;
+    leader.set_timeout(ANSWER_MAX);
     let mut id = facts.last_id + 1;
     for _ in 0..TRIES_MAX {
         let number = id.to_string();
@@ -235,8 +236,8 @@ impl GroupInfo {
     /// # Errors
     /// A text for people: it does not answer within this time, or refuses to.
     pub fn ask(raft: &Raft, address: &str, timeout: Duration) -> Result<(Remote, GroupInfo), String> {
-        let mut remote = raft.connect_to(address, timeout).map_err(|error| error.to_string())?;
-        let text = match remote.call(&[b"RAFT.INFO"]).map_err(|error| error.to_string())? {
+        let (remote, reply) = raft.ask(address, &[b"RAFT.INFO"], timeout).map_err(|error| error.to_string())?;
+        let text = match reply {
             Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
             Reply::Verbatim(_, text) => String::from_utf8_lossy(&text).into_owned(),
             reply => {
@@ -266,7 +267,7 @@ fn find_leader(raft: &Raft, through: &str) -> Result<(Remote, GroupFacts), Strin
     let mut address = through.to_owned();
     for _ in 0..ASKED_MAX {
         let at = |why: String| format!("{address}: {why}");
-        let (remote, info) = GroupInfo::ask(raft, &address, ANSWER_MAX).map_err(at)?;
+        let (remote, info) = GroupInfo::ask(raft, &address, ASK_MAX).map_err(at)?;
         if info.field("raft_role:") == "leader" {
             let facts = GroupFacts {
                 group: History::parse(info.field("raft_group:")).ok_or_else(|| at("its group has no name".into()))?,

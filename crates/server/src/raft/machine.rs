@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the records of an entry wait for room in the log, before the member begins again.
+/// How long the records of an entry, or of its own, wait for room in the log before the member begins again.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
 /// The pause before they are offered again.
@@ -99,6 +99,17 @@ impl<'a> Data<'a> {
     fn store(&self) -> &Store {
         self.store.as_ref().expect("it is there, but while it is opened again")
     }
+
+    /// Offers something to the log until there is room, for as long as an entry waits at most.
+    fn patiently<T>(&self, offer: impl Fn(&Store) -> Result<T, FollowError>) -> Result<T, Fault> {
+        let since = Instant::now();
+        loop {
+            match offer(self.store()) {
+                Err(FollowError::Refused(_)) if since.elapsed() < ROOM_WAIT && (self.goes_on)() => sleep(ROOM_PAUSE),
+                answer => return answer.map_err(fault),
+            }
+        }
+    }
 }
 
 impl Machine for Data<'_> {
@@ -115,21 +126,15 @@ impl Machine for Data<'_> {
     }
 
     fn change_members(&mut self, members: &[u8]) -> Result<(), Fault> {
-        self.store().change_members(now_ms(), members).map(drop).map_err(fault)
+        self.patiently(|store| store.change_members(now_ms(), members)).map(drop)
     }
 
     fn keep(&mut self, records: &[Record<'_>]) -> Result<(), Fault> {
-        let since = Instant::now();
-        loop {
-            match self.store().keep(records) {
-                Err(FollowError::Refused(_)) if since.elapsed() < ROOM_WAIT && (self.goes_on)() => sleep(ROOM_PAUSE),
-                kept => return kept.map_err(fault),
-            }
-        }
+        self.patiently(|store| store.keep(records))
     }
 
     fn keep_own(&mut self, entry: (u64, u64), kind: Kind, body: &[u8]) -> Result<Index, Fault> {
-        self.store().keep_own(entry, kind, now_ms(), body).map_err(fault)
+        self.patiently(|store| store.keep_own(entry, kind, now_ms(), body))
     }
 
     fn apply(&mut self, through: Index) -> Result<(), Fault> {

@@ -6,6 +6,7 @@ use crate::remote::{Remote, error_in};
 use crate::socket::Socket;
 use crate::tls::not_configured;
 use haypile_raft::{Loader, Outgoing};
+use haypile_resp::Reply;
 use std::collections::VecDeque;
 use std::io::{self, Error, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,17 +158,32 @@ pub fn address_of(address: &str) -> io::Result<(&str, u16)> {
 }
 
 impl Raft {
-    /// Connects to another member, and logs in there.
+    /// Connects to another member, and logs in there; each reply from then on may take as long as both together.
     ///
     /// # Errors
     /// The member cannot be reached within this time, or is not trusted, or refuses the password.
     pub fn connect_to(&self, address: &str, timeout: Duration) -> io::Result<Remote> {
+        let until = Instant::now() + timeout;
         let config = self.engine.settings.config();
         let (host, port) = address_of(address)?;
         let tls = if config.tls.cluster { Some(self.tls.client().ok_or_else(not_configured)?) } else { None };
         let mut remote = Remote::connect_from(&config.replication.source_address, host, port, timeout, tls)?;
+        remote.set_timeout(until.saturating_duration_since(Instant::now()));
         remote.log_in(&config)?;
+        remote.set_timeout(timeout);
         Ok(remote)
+    }
+
+    /// Asks the server at an address, to which it connects for that; returns the connection, too.
+    ///
+    /// # Errors
+    /// All together takes longer than `within`, or fails as of `connect_to`.
+    pub fn ask(&self, address: &str, words: &[&[u8]], within: Duration) -> io::Result<(Remote, Reply)> {
+        let until = Instant::now() + within;
+        let mut remote = self.connect_to(address, within)?;
+        remote.set_timeout(until.saturating_duration_since(Instant::now()));
+        let reply = remote.call(words)?;
+        Ok((remote, reply))
     }
 }
 

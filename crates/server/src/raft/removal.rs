@@ -1,4 +1,5 @@
-//! A member that was removed while it was away: nobody tells it, so it asks.
+//! A member that was removed says so. One that was there has heard of it; one that was away is told by nobody, and
+//! asks.
 //!
 //! A member that knows no leader for a while asks the others for what they know of the group, until one leads that has
 //! all the entries which this one knows to be committed. If that leader names it no more, it was removed. This is for
@@ -19,22 +20,24 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 pub fn look_again_and_again(raft: &Raft) {
     let mut looks = 0;
     while !raft.inbox.wait_for_close(LOOK) {
-        let lost = raft.engine.group.facts().filter(|facts| raft.is_member() && is_lost(facts));
-        let Some(facts) = lost else {
+        let facts = raft.engine.group.facts().filter(|facts| raft.is_member() && (has_left(facts) || is_lost(facts)));
+        let Some(facts) = facts else {
             looks = 0;
             *lock(&raft.removed) = None;
             continue;
         };
         looks += 1;
-        if looks < 2 {
-            continue;
-        }
-        match ask(raft, &facts) {
+        let word = match has_left(&facts) {
+            true => Some(Word::Removed(facts.members.iter().map(|of| format!("{}@{}", of.id, of.address)).collect())),
+            false if looks < 2 => continue,
+            false => ask(raft, &facts),
+        };
+        match word {
             // The server may have left the group meanwhile.
             Some(Word::Removed(members)) if raft.is_member() => {
                 let text = format!(
-                    "member {} was removed from the group, whose members are {}: start this server anew on an empty \
-                     directory to bring it back",
+                    "member {} was removed from the group, whose members are {}: to bring this server back, start it \
+                     on an empty directory without 'raft-node-id' and 'raft-peers', and say RAFT.CLUSTER JOIN there",
                     facts.node_id,
                     members.join(", ")
                 );
@@ -53,6 +56,13 @@ enum Word {
     Named,
     /// With the members that there are, as number@host:port.
     Removed(Vec<String>),
+}
+
+/// Returns whether a member has carried out its own removal: a group has agreed on that. A server that waits to be
+/// added knows of nothing that is agreed on, or waits to be named.
+fn has_left(facts: &GroupFacts) -> bool {
+    let is_there = facts.members.iter().any(|member| member.id == facts.node_id);
+    facts.role != "stopped" && !is_there && facts.commit > 0 && !facts.waits_to_be_named
 }
 
 /// Returns whether a member of the group knows no leader. One that waits to be added is not among its members, or is by

@@ -1,18 +1,19 @@
 //! A server that begins with restored data: before it is a member, it asks the leader whether these are of the group's
 //! past. How records are compared is in `haypile_raft`; here is the question, and who may ask it.
 
-use crate::remote::{Remote, error_in};
+use crate::remote::error_in;
 use haypile_engine::{GroupFacts, MemberFacts};
 use haypile_log::{History, Log};
 use haypile_raft::{Compared, LastRecord, Part, compare};
 use haypile_resp::Reply;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::io;
+use std::thread::{Builder, ScopedJoinHandle};
 
 /// The word of a question, in the place of the number of the member that a connection is for.
 const QUESTION: &str = "restored";
 
-/// The most servers that are asked, one after the other: each may name another one that leads.
+/// The most servers that are asked, all at the same time: each may name another one that leads.
 const ASKED_MAX: usize = 32;
 
 /// Why a server does not begin with its restored data yet: texts for people.
@@ -34,47 +35,63 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Asks servers of the group until the leader answers; returns the entry behind which a record has to name the
-    /// server.
+    /// Asks servers of the group at the same time, each by `ask`, and those that they name as leaders; returns the
+    /// entry behind which a record has to name the server. A server that does not answer holds up none of the others.
     ///
     /// # Errors
     /// The server must not begin, or not yet.
     pub fn ask(
         &self,
         addresses: impl Iterator<Item = String>,
-        connect: &dyn Fn(&str) -> io::Result<Remote>,
+        ask: &(dyn Fn(&str, &[&[u8]]) -> io::Result<Reply> + Sync),
     ) -> Result<u64, Waits> {
         let (group, id, last) = (self.group.to_string(), self.id.to_string(), self.last.to_string());
         let words = [self.word, &group, &id, QUESTION, &last].map(str::as_bytes);
         let words = [&[&b"REPLCONF"[..]], &words[..]].concat();
-        let mut addresses: VecDeque<String> = addresses.collect();
-        let (mut asked, mut said) = (Vec::new(), Vec::new());
-        while let Some(address) = addresses.pop_front().filter(|_| asked.len() < ASKED_MAX) {
-            if asked.contains(&address) {
-                continue;
-            }
-            match connect(&address).and_then(|mut remote| remote.call(&words)) {
-                Ok(Reply::Status(answer)) => match Answer::parse(&answer) {
-                    Some(Answer::Same(behind)) => return Ok(behind),
-                    Some(Answer::Refused(why)) => return Err(Waits::Refused(why)),
-                    Some(Answer::LeadsNot(leader)) => {
-                        said.push(format!("{address} does not lead"));
-                        if !leader.is_empty() {
-                            addresses.push_front(leader);
+        let mut next: BTreeSet<String> = addresses.take(ASKED_MAX).collect();
+        let (mut asked, mut said) = (BTreeSet::new(), Vec::new());
+        while !next.is_empty() {
+            let answers = ask_all(&next, &|address| ask(address, &words));
+            asked.append(&mut next);
+            for (address, reply) in answers {
+                match reply {
+                    Ok(Reply::Status(answer)) => match Answer::parse(&answer) {
+                        Some(Answer::Same(behind)) => return Ok(behind),
+                        Some(Answer::Refused(why)) => return Err(Waits::Refused(why)),
+                        Some(Answer::LeadsNot(leader)) => {
+                            said.push(format!("{address} does not lead"));
+                            if !leader.is_empty() && !asked.contains(&leader) && asked.len() + next.len() < ASKED_MAX {
+                                next.insert(leader);
+                            }
                         }
+                        None => said.push(format!("{address} does not know the question")),
+                    },
+                    Ok(reply) => {
+                        let why = error_in(&reply).unwrap_or_else(|| "something else".into());
+                        said.push(format!("{address} answers: {why}"));
                     }
-                    None => said.push(format!("{address} does not know the question")),
-                },
-                Ok(reply) => {
-                    let why = error_in(&reply).unwrap_or_else(|| "something else".into());
-                    said.push(format!("{address} answers: {why}"));
+                    Err(error) => said.push(format!("{address}: {error}")),
                 }
-                Err(error) => said.push(format!("{address}: {error}")),
             }
-            asked.push(address);
         }
         Err(Waits::Unanswered(said.join("; ")))
     }
+}
+
+/// Asks servers at the same time; returns what each answers, in the order of the addresses.
+fn ask_all(
+    addresses: &BTreeSet<String>,
+    ask: &(dyn Fn(&str) -> io::Result<Reply> + Sync),
+) -> Vec<(String, io::Result<Reply>)> {
+    std::thread::scope(|threads| {
+        let begin = |address| Builder::new().name("raft-question".into()).spawn_scoped(threads, move || ask(address));
+        let asked: Vec<_> = addresses.iter().map(|address| (address, begin(address))).collect();
+        let answer = |thread: io::Result<ScopedJoinHandle<'_, _>>| {
+            // A thread that panicked has said so already.
+            thread?.join().unwrap_or_else(|_| Err(io::Error::other("it cannot be asked")))
+        };
+        asked.into_iter().map(|(address, thread)| (address.clone(), answer(thread))).collect()
+    })
 }
 
 /// The answer of a server of the group.
@@ -158,6 +175,46 @@ fn is_unheard(member: &MemberFacts) -> bool {
 mod tests {
     use super::*;
     use haypile_engine::MemberSeen;
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    /// The longest time for servers that are asked at the same time to find each other.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Asks the servers at ports from 1 through `count`.
+    fn ask_many(count: usize, answer: &(dyn Fn(&str) -> io::Result<Reply> + Sync)) -> Result<u64, Waits> {
+        let history = History([7; 20]);
+        let last = LastRecord::parse(&format!("9 {history} 1 3 1 1000 0 0")).expect("it is written so");
+        let question = Question { word: "member", group: history, id: 4, last: &last };
+        question.ask((1..=count).map(|port| format!("a:{port}")), &|address, _| answer(address))
+    }
+
+    #[test]
+    fn all_servers_are_asked_at_the_same_time_and_the_one_that_they_name() {
+        let (here, met) = (Mutex::new(0), Condvar::new());
+        let answer = |address: &str| {
+            if address == "b:1" {
+                return Ok(Reply::Status("same 7".into()));
+            }
+            let mut here = here.lock().expect("nobody panics");
+            *here += 1;
+            met.notify_all();
+            let (_here, waited) = met.wait_timeout_while(here, PATIENCE, |here| *here < 30).expect("nobody panics");
+            assert!(!waited.timed_out(), "{address} is asked alone");
+            Ok(Reply::Status("leader b:1".into()))
+        };
+        assert_eq!(ask_many(30, &answer), Ok(7));
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_says_the_same_each_time() {
+        let answer = |address: &str| match address {
+            "a:2" => Ok(Reply::Status("leader a:1".into())),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        };
+        let said = Waits::Unanswered("a:1: timed out; a:2 does not lead; a:3: timed out".into());
+        assert_eq!(ask_many(3, &answer), Err(said));
+    }
 
     #[test]
     fn answers_are_read_as_they_are_written() {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// The pause before a member begins again that could not go on.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest time for the answer of another server about restored data.
+/// The longest time to reach another server and to hear its answer about restored data.
 const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// The most ticks that are made up for at once: a member that was stopped for long is late, and the others are not.
@@ -131,12 +131,9 @@ fn ask_leader(raft: &Arc<Raft>, place: &Place, store: &Store) -> Result<(u64, u6
     let known = told.unwrap_or_else(|| Configuration::from(&options.members));
     let founders = options.members.iter().map(|(_, peer)| peer.address.clone());
     let addresses = known.iter().map(|(_, peer, _)| peer.address.clone()).chain(founders);
-    let connect = |address: &str| match raft.inbox.is_closing() {
-        true => Err(std::io::ErrorKind::Interrupted.into()),
-        false => raft.connect_to(address, ASK_MAX),
-    };
+    let ask = |address: &str, words: &[&[u8]]| raft.ask(address, words, ASK_MAX).map(|(_, reply)| reply);
     let question = Question { word: MEMBER, group: *group, id: options.id, last: &last };
-    question.ask(addresses, &connect).map(|behind| (last.term, behind))
+    question.ask(addresses, &ask).map(|behind| (last.term, behind))
 }
 
 /// Returns what is known of a member before it takes part.
@@ -404,6 +401,7 @@ impl<'a> Turns<'a> {
             part: part.name(),
             seen: seen(id),
         };
+        let is_there = self.member.configuration().get(self.options.id).is_some();
         GroupFacts {
             leader_address: self
                 .member
@@ -422,7 +420,7 @@ impl<'a> Turns<'a> {
             copies: standing.copies,
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,
-            fault: lock(&self.raft.removed).clone().filter(|_| standing.leader == 0),
+            fault: lock(&self.raft.removed).clone().filter(|_| standing.leader == 0 || !is_there),
             ..known(&self.raft.place())
         }
     }

@@ -1,8 +1,10 @@
 //! Rounds in which nothing fails: the end of each case, and the cases whose steps are not drawn.
 
 use super::{Group, Life, Terms};
+use crate::machine::Data;
 use crate::truth::Path;
-use haypile_raft::{Change, Machine, Member, Part, Role};
+use haypile_raft::{Change, Machine, Member, Part, PeerStanding, Role};
+use haypile_store::testing::node::{MemoryBases, Node};
 use haypile_store::testing::pair::replicated;
 
 /// Rounds in which all is connected and nothing fails, until nothing more may be missing.
@@ -136,6 +138,54 @@ impl Group<'_> {
             self.step_on(&mut round);
         }
         self.settle();
+    }
+
+    /// Has the last server begin with data that lack so many entries and name it as a learner, stalls it as soon as the
+    /// leader hears of it, and kills the leader: the voters of before must go on without both, and the new member must
+    /// vote in the end.
+    pub fn lose_the_leader_of_an_unnamed_member(&mut self, lag: u64) {
+        let (new, mut round) = (self.lives.len() - 1, 0);
+        self.kill(new);
+        self.grow(new as u64);
+        let leader = self.leaders()[0];
+        let (id, address) = (new as u64 + 1, "new:6379".to_owned());
+        self.call(leader, |member| member.change(&Change::Add { id, address }).map(drop));
+        let is_there = |group: &Self| group.up(leader).configuration().get(id).is_some() && group.has_agreed(leader);
+        self.step_until(&mut round, is_there);
+        let copy = self.up(leader).machine().node().copy(&MemoryBases).expect("there are records");
+        for number in 0..lag {
+            self.write_on(leader, number);
+            self.step_on(&mut round);
+        }
+        self.step_until(&mut round, |group| group.has_agreed(leader));
+        let commit = self.up(leader).standing().commit;
+        self.begin_restored(new, Node::new(&MemoryBases, self.options).install(copy), commit);
+        let is_heard = |peer: &PeerStanding| peer.id == id && peer.matched > 0;
+        self.step_until(&mut round, |group| group.up(leader).standing().peers.iter().any(is_heard));
+        self.clocks[new].stall(u64::MAX);
+        assert!(self.up(new).standing().is_unnamed, "it has too little to know that it was named");
+        (0..RELY_ROUNDS).for_each(|_| self.step_on(&mut round));
+        self.kill(leader);
+        // Messages of the leader are lost with it.
+        self.network.forget(leader as u64 + 1);
+        self.begin_again(new);
+        self.step_until(&mut round, |group| !group.leaders().is_empty());
+        self.start_at(leader);
+        self.grow(id);
+    }
+
+    /// Returns a member that is up.
+    fn up(&self, at: usize) -> &Member<Data> {
+        let Life::Up(up) = &self.lives[at] else { panic!("member {} is not up", at + 1) };
+        &up.member
+    }
+
+    fn step_until(&mut self, round: &mut u64, is_done: impl Fn(&Self) -> bool) {
+        let until = *round + SETTLE_ROUNDS;
+        while !is_done(self) {
+            assert!(*round < until, "all that are up are connected, and somebody does not get on");
+            self.step_on(round);
+        }
     }
 
     fn step_on(&mut self, round: &mut u64) {

@@ -141,6 +141,14 @@ impl Group<'_> {
             count(&self.seen.refused);
             return;
         }
+        self.begin_restored(at, node, commit);
+    }
+
+    /// Has a server begin with data that the leader has found to be of the group's past, which was committed through
+    /// entry `commit` then.
+    pub fn begin_restored(&mut self, at: usize, node: Node, commit: u64) {
+        let id = at as u64 + 1;
+        let last = LastRecord::of(node.store.log()).expect("it was compared");
         self.truth.expect_committed((last.index.0, last.term), "restored data are of the group's past");
         if let Life::Up(up) = std::mem::replace(&mut self.lives[at], Life::Gone) {
             drop(up.member.into_machine().into_node().end(End::Kill));
