@@ -377,7 +377,7 @@ fn who_waits_for_keys_of_a_leader_is_sent_away_with_it() {
     waiter.send(b"BLPOP list 0\r\n");
     wait_until("it waits", || group.client(leader).info("blocked_clients") == "1");
     let server = group.servers[leader].as_ref().expect("it is up");
-    server.signal("STOP");
+    server.halt();
     let others = || group.up().filter(|at| *at != leader);
     wait_until("another one leads", || others().any(|at| raft(&mut group.client(at), "role") == "leader"));
     server.signal("CONT");

@@ -93,7 +93,7 @@ fn a_replica_that_does_not_answer_leads_as_soon_as_it_does_and_its_master_waits_
         let replica = replica_of(&master, &dirs[1], &DEBUG);
         is_equal(&master, &replica);
         wait_for_only(&master);
-        replica.signal("STOP");
+        replica.halt();
         assert_eq!(client.ask("SET k behind"), "+OK\r\n");
         let forced = format!("FAILOVER TO 127.0.0.1 {} FORCE TIMEOUT 50", replica.port);
         assert_eq!(client.ask(&forced), "+OK\r\n");
@@ -152,7 +152,7 @@ fn a_failover_that_cannot_be_is_refused_or_ends() {
     let refused = replica.client().ask("FAILOVER");
     assert_eq!(refused, "-ERR FAILOVER is not valid when server is a replica.\r\n");
     // A replica that does not read gets nothing more: writes wait, until somebody gives up or the time is over.
-    replica.signal("STOP");
+    replica.halt();
     let mut writer = master.client();
     assert_eq!(writer.ask("SET k behind"), "+OK\r\n");
     for gives_up in ["FAILOVER ABORT", "PING"] {

@@ -41,7 +41,7 @@ fn a_read_beside_a_leader_that_is_gone_waits_for_the_next_one() {
     group.settle();
     let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
     // The leader hears nothing of it.
-    group.servers[leader].as_ref().expect("it is up").signal("STOP");
+    group.servers[leader].as_ref().expect("it is up").halt();
     let mut asked = group.client(one);
     assert_eq!(asked.ask("READONLY"), "+OK\r\n");
     asked.send(b"GET key\r\n");

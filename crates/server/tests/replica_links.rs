@@ -42,7 +42,7 @@ fn a_replica_that_acknowledges_nothing_is_no_good_one() {
     let mut client = master.client();
     wait_until("it is taken", || client.ask("SET k before") == "+OK\r\n");
     is_equal(&master, &replica);
-    replica.signal("STOP");
+    replica.halt();
     // The connection is there, and the replica counts until it has been silent for too long.
     let refused = "-NOREPLICAS Not enough good replicas to write.\r\n";
     wait_until("writes are refused", || client.ask("SET k meanwhile") == refused);

@@ -211,7 +211,7 @@ fn sentinels_find_another_master_and_clients_go_on() {
         match end {
             End::Asked => ask_for_another(&ports, &members, before),
             End::Killed => members[at].server.kill_now(),
-            End::Stopped => members[at].server.signal("STOP"),
+            End::Stopped => members[at].server.halt(),
             End::CutOff => members[at].relay.set(Flow::Stalled),
         }
         wait_until("another one takes writes", || {

@@ -350,7 +350,7 @@ fn what_is_kept_is_what_the_slowest_needs_and_nothing_is_told_of_a_stream_that_h
     follow(&slow, master.port);
     assert_eq!(client.ask("mySET named 1"), "+OK\r\n");
     is_equal(&master, &slow);
-    slow.signal("STOP");
+    slow.halt();
     assert!(client.ask("CLIENT KILL TYPE replica").starts_with(':'));
     wait_for_link(&fast);
     let value = vec![b'v'; 100_000];

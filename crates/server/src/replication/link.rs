@@ -79,6 +79,8 @@ pub fn run(replication: &Replication) {
         let attempt = Attempt { replication, master: &master, version, asks_plainly, is_elsewhere };
         let before = attempt.last();
         let ended = attempt.run(&mut psync, &mut whole);
+        // However the connection has ended, no record waits for room any more.
+        attempt.note(|upstream| upstream.held = None);
         if attempt.is_elsewhere.load(Ordering::Relaxed) {
             elsewhere = Some(version);
         } else if ended.is_ok() {
@@ -386,7 +388,6 @@ impl Attempt<'_> {
                 Err(FollowError::Damaged(why)) => return Err(Error::new(ErrorKind::InvalidData, why)),
                 Err(FollowError::Refused(why)) => {
                     if !self.goes_on() || self.replication.version() != at.version {
-                        self.note(|upstream| upstream.held = None);
                         return Err(Error::other(why));
                     }
                     if !std::mem::replace(&mut said, true) {

@@ -91,7 +91,7 @@ fn a_replica_that_is_stopped_for_long_is_let_go_and_gets_a_copy() {
     client.ask("SET a b");
     let replica = replica_of(&master, &other, &DEBUG);
     is_equal(&master, &replica);
-    replica.signal("STOP");
+    replica.halt();
     let log = dir.path().join("log");
     let log_bytes = || -> u64 {
         let files = std::fs::read_dir(&log).expect("readable").filter_map(Result::ok);

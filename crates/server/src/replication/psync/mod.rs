@@ -218,7 +218,6 @@ impl<'a> Commands<'a> {
         if let Some(repetition) = self.repetition.take() {
             self.repeater.end(repetition);
         }
-        self.attempt.note(|upstream| upstream.held = None);
         if let Err(why) = self.advance_origin(1) {
             match self.attempt.replication.engine_is_closing() {
                 true => tracing::debug!("how far the data are in the master's stream is not noted: {why}"),
