@@ -236,3 +236,22 @@ fn scripts_are_refused_as_writes_by_their_own_flags() {
         ),
     );
 }
+
+#[test]
+fn a_script_that_was_slow_goes_to_the_pool_at_once_until_it_is_quick_again() {
+    let mut server = Server::new();
+    let script = b"for n = 1, ARGV[1] do end return 1";
+    let mut passed_after = |rounds: &[u8]| {
+        server.send_words(0, &[b"EVAL", script, b"0", rounds]);
+        assert_eq!(server.reply(0), ":1");
+        server.info(0, "scripts_on_io_pool_at_once").parse::<u64>().expect("a number")
+    };
+    let (slow, quick) = (b"20000000", b"1");
+    let passed: Vec<u64> = (0..7).map(|_| passed_after(slow)).collect();
+    assert_eq!(passed, [0, 1, 1, 2, 3, 3, 4], "it is tried ever more seldom");
+    // The pool notices that it is quick, unless the machine has the thread wait for a millisecond.
+    let before = (0..1000).map(|_| passed_after(quick)).collect::<Vec<u64>>();
+    assert_eq!(before[998..], [before[999]; 2]);
+    let passed: Vec<u64> = (0..3).map(|_| passed_after(slow) - before[999]).collect();
+    assert_eq!(passed, [0, 1, 1]);
+}

@@ -235,6 +235,11 @@ pub(super) const FIELDS: &[Field] = &[
         "Commands that ran on the I/O pool.",
     ),
     counter(
+        "scripts_on_io_pool_at_once",
+        |engine| engine.scripts.slow.passed.get(),
+        "Scripts that went to the I/O pool at once, because they had lately taken too long for an event loop.",
+    ),
+    counter(
         "exclusive_runs",
         |engine| engine.exclusion.exclusive_runs(),
         "Times that all others stood still for one: FLUSHALL, SWAPDB, a script of which nobody can tell the keys.",

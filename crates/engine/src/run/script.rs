@@ -5,7 +5,8 @@
 //! that lacks one is dropped and begun again, with the same random numbers. Texts and interpreters are in `scripts`.
 
 use crate::clients::checks::{IN_GROUP, STALE};
-use crate::clients::session::{Queued, State};
+use crate::clients::pending::Queued;
+use crate::clients::session::State;
 use crate::clients::statistics::Called;
 use crate::run::check::MASTER_DOWN;
 use crate::run::engine::Engine;
@@ -71,6 +72,15 @@ pub(crate) struct Part<'a, 'r, 's> {
 pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<'_>) -> Result<Reply, Error> {
     let (callee, keys_end) = callee(&mut part, by, args)?;
     let only_reads = permit(&part, entry, callee.flags())?;
+    // Of a block, the first script alone tells how long one takes: those behind it have what is left of its time.
+    let is_first = part.found.started.is_none();
+    let is_on_loop = matches!(part.mode, Mode::Memory | Mode::Look);
+    let slow = &part.engine.scripts.slow;
+    let counter = slow.counter(callee.name());
+    if is_on_loop && counter.passes() {
+        slow.passed.add_shared(1);
+        return Err(Error::Stop(Stop::Long));
+    }
     let keys: Vec<&[u8]> = args.iter_from(3).take(keys_end - 3).collect();
     let values: Vec<&[u8]> = args.iter_from(keys_end).collect();
     let allows_oom = callee.flags().is_some_and(|flags| flags.allow_oom);
@@ -103,7 +113,13 @@ pub(crate) fn run(mut part: Part<'_, '_, '_>, entry: &Entry, by: By, args: Args<
         running,
     );
     let outcome = local::with(&engine.scripts, |interpreter| interpreter.run(&run, &mut server));
+    let is_short = is_on_loop || mode == Mode::Disk && server.is_short();
     let (own, stop) = server.end();
+    match stop {
+        Some(Stop::Long) if is_first && is_on_loop => counter.has_left(),
+        None if is_short => counter.was_short(),
+        _ => {}
+    }
     txn.set_nested(false);
     txn.select(database);
     (state.acts, state.effects) = (own.acts, own.effects);

@@ -105,6 +105,11 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         }
     }
 
+    /// Returns whether so far the run has taken no more time than an event loop has for it.
+    pub fn is_short(&self) -> bool {
+        self.started.elapsed() <= ON_LOOP_MAX
+    }
+
     /// Returns the state of the script's client, and why the transaction cannot go on, if it cannot.
     pub fn end(self) -> (State, Option<Stop>) {
         (self.state, self.stop)

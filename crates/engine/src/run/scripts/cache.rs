@@ -7,6 +7,7 @@
 
 use crate::clients::statistics::counters::Count;
 use crate::run::scripts::running::Running;
+use crate::run::scripts::slow::Slow;
 use haypile_script::{Shebang, sha1_hex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -54,6 +55,7 @@ pub(crate) struct Scripts {
     /// Scripts that have left the cache because EVAL has put newer ones there.
     pub evicted: Count,
     pub running: Running,
+    pub slow: Slow,
 }
 
 #[derive(Default)]
