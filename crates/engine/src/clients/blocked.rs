@@ -6,7 +6,7 @@
 //! that wait for keys are in `blocking`.
 
 use crate::clients::inbox::Inbox;
-use crate::clients::session::{Event, What};
+use crate::clients::pending::{Event, What};
 use crate::sync::{Mutex, lock};
 use haypile_commands::host::{Wait, WaitKind};
 use haypile_log::Index;

@@ -5,8 +5,8 @@
 //! to close. An event loop takes its notices before each turn of a session, so that what happened before a request was
 //! sent is seen before it is answered, as in a server with one thread.
 
+use crate::clients::pending::{Event, What};
 use crate::clients::pubsub::{Message, Payload};
-use crate::clients::session::{Event, What};
 use crate::keys::gate::StoreGate;
 use crate::keys::waiters::Bell;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};

@@ -4,6 +4,7 @@
 pub(crate) mod accounts;
 pub(crate) mod acts;
 pub(crate) mod client;
+pub(crate) mod pending;
 pub(crate) mod session;
 pub(crate) mod steps;
 pub(crate) mod usage;

@@ -6,7 +6,8 @@
 //! that waits for the I/O pool.
 
 use crate::clients::inbox::Inbox;
-use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
+use crate::clients::pending::{Event, Finished, What};
+use crate::clients::session::{Session, State as SessionState, Waiting};
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;

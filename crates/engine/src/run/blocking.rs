@@ -5,7 +5,8 @@
 //! on reading, so that a client that goes is noticed at once: nothing is taken for one that has gone.
 
 use crate::clients::inbox::Inbox;
-use crate::clients::session::{Pending, Session, Waiting, Work};
+use crate::clients::pending::{Pending, Work};
+use crate::clients::session::{Session, Waiting};
 use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf, in_ms};
 use crate::run::engine::Engine;
 use crate::run::group::CLUSTERDOWN;

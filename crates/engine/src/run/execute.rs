@@ -6,7 +6,8 @@
 //! `reply`.
 
 use crate::clients::checks::REPEATS;
-use crate::clients::session::{Pending, Session, State, Waiting, Work};
+use crate::clients::pending::{Pending, Work};
+use crate::clients::session::{Session, State, Waiting};
 use crate::clients::statistics::{Moment, Sizes};
 use crate::clients::steps::Steps;
 use crate::keys::locks::Refused;

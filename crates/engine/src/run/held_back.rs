@@ -1,7 +1,8 @@
 //! Replies that are held back (`clients::blocked`), on their event loop.
 
 use crate::clients::blocked::{Held, Unblock};
-use crate::clients::session::{Session, Waiting, What};
+use crate::clients::pending::What;
+use crate::clients::session::{Session, Waiting};
 use crate::keys::waiters::End;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, WorkerState};

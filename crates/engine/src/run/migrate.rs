@@ -8,7 +8,8 @@
 //! end, also where a later one failed: a crash before leaves them in both places, never in none.
 
 use crate::clients::inbox::Inbox;
-use crate::clients::session::{Finished, Pending, State, Work};
+use crate::clients::pending::{Finished, Pending, Work};
+use crate::clients::session::State;
 use crate::keys::admission::{KeysHeld, PoolInside};
 use crate::keys::claims::Claims;
 use crate::keys::gate::StoreGate;

@@ -4,7 +4,8 @@
 //! looks for watchers after its effects are visible, so what it does not mark is what the session reads.
 
 use crate::clients::client_memory::RESERVED_BYTES_MIN;
-use crate::clients::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
+use crate::clients::pending::{Block, Pending, Queued, Work};
+use crate::clients::session::{Multi, Session, Waiting};
 use crate::clients::statistics::{Outcome, Wait};
 use crate::keys::watch::{WATCH_BYTES, Watching};
 use crate::run::engine::{Engine, LOADING};

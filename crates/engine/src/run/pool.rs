@@ -5,7 +5,8 @@
 //! with its waiter and comes back to the queue when it is called. Results go to the event loop's inbox.
 
 use crate::clients::inbox::Inbox;
-use crate::clients::session::{Event, Finished, Pending, State, What, Work};
+use crate::clients::pending::{Event, Finished, Pending, What, Work};
+use crate::clients::session::State;
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{HeldFor, Parked, Turn};

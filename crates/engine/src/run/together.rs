@@ -1,7 +1,8 @@
 //! Rows that are read from the disk at the same time for one session: those that a command lacks, and those that the
 //! commands behind it are going to lack. One after the other, each command of a pipeline would wait for its own.
 
-use crate::clients::session::{Pending, Session, State, Waiting, What, Work};
+use crate::clients::pending::{Pending, What, Work};
+use crate::clients::session::{Session, State, Waiting};
 use crate::clients::statistics::Wait;
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;

@@ -5,7 +5,8 @@
 //! rows pinned; and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any
 //! effect, so that starting over is all there is to it.
 
-use crate::clients::session::{Event, Pending, Session, State, Waiting, What, Work};
+use crate::clients::pending::{Event, Pending, What, Work};
+use crate::clients::session::{Session, State, Waiting};
 use crate::clients::statistics::{Outcome, Timed, Wait};
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld};
 use crate::keys::exclusion::Exclusive;

@@ -4,7 +4,8 @@
 //! business of `wait` on event loops and of `pool` elsewhere. The short way, for a single command that nothing holds
 //! up, is in `short`.
 
-use crate::clients::session::{Block, Pending, Queued, State, Work};
+use crate::clients::pending::{Block, Pending, Queued, Work};
+use crate::clients::session::State;
 use crate::clients::statistics::Called;
 use crate::keys::claims::{Claims, Hold};
 use crate::keys::gate::StoreGate;

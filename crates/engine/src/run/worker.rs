@@ -7,9 +7,10 @@
 use crate::clients::checks::LIMITED;
 use crate::clients::client::{Client, Peer};
 use crate::clients::inbox::{Inbox, Notice, Wake};
+use crate::clients::pending::{Event, What};
 use crate::clients::pubsub::Subscribers;
 use crate::clients::push::Push;
-use crate::clients::session::{Event, Session, State, Waiting, What};
+use crate::clients::session::{Session, State, Waiting};
 use crate::clients::statistics::Outcome;
 use crate::clients::statistics::counters::Counters;
 use crate::keys::claims::Claims;

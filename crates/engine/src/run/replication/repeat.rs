@@ -9,8 +9,9 @@
 use crate::clients::checks;
 use crate::clients::client::{Client, Peer, PeerServer};
 use crate::clients::inbox::Inbox;
+use crate::clients::pending::Event;
 use crate::clients::repeating::Repeating;
-use crate::clients::session::{Event, Session, State};
+use crate::clients::session::{Session, State};
 use crate::run::engine::Engine;
 use crate::run::scripts::local;
 use crate::run::worker::{Delivery, Next, Worker};
