@@ -448,3 +448,26 @@ fn a_reply_on_its_way_to_its_event_loop_counts() {
     assert!(most > before + KEYS * 10_000, "the reply counts as {most} bytes");
     assert!(server.reply(0).len() > KEYS * 10_000);
 }
+
+/// A long reply holds handles of all rows that it is going to send: a client that goes leaves them to the pool.
+#[test]
+fn the_rest_of_a_long_reply_is_freed_on_the_pool() {
+    let mut server = Server::new();
+    let element = "x".repeat(10_000);
+    for _ in 0..60 {
+        let elements = [element.as_str(); 10].join(" ");
+        server.ask(0, &format!("RPUSH list {elements}"));
+    }
+    let store = server.store.store.clone();
+    server.send(0, "LRANGE list 0 -1");
+    while !server.reply_begun(0) {}
+    assert_eq!(store.views(), 1);
+    server.leave(0);
+    assert_eq!(store.views(), 1, "its event loop frees none");
+    server.worker.start_jobs();
+    let begun = Instant::now();
+    while store.views() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "what a client leaves is freed");
+        std::thread::yield_now();
+    }
+}

@@ -59,8 +59,6 @@ pub(crate) enum Notice {
     },
     /// CLIENT PAUSE has ended.
     Resume,
-    /// Clients that have gone have left many subscriptions.
-    Departed,
 }
 
 impl Inbox {
@@ -78,6 +76,11 @@ impl Inbox {
         if first {
             (self.wake)();
         }
+    }
+
+    /// Wakes the event loop for work of its own.
+    pub(crate) fn wake(&self) {
+        (self.wake)();
     }
 
     /// Adds a notice; how many bytes there are in the queue now.
@@ -138,7 +141,7 @@ impl Notice {
                 (own + size_of::<Notice>(), shared)
             }
             Notice::RedirectBroken { .. } => (size_of::<Notice>(), 0),
-            Notice::Close(_) | Notice::Recheck(_) | Notice::Resume | Notice::Departed => (0, 0),
+            Notice::Close(_) | Notice::Recheck(_) | Notice::Resume => (0, 0),
         }
     }
 }

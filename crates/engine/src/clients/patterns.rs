@@ -2,8 +2,8 @@
 //! against few of them: those whose first or last bytes are the channel's, and those that begin and end with something
 //! special.
 //!
-//! A bucket is replaced where somebody matches against it while it changes, so that nothing is locked meanwhile;
-//! otherwise it changes in place, whatever its size.
+//! A bucket that somebody matches against keeps its patterns while others change, so that nothing is locked meanwhile:
+//! the change is made to a copy of the one chunk that it is in, and to a copy of the list of chunks.
 
 use crate::clients::parts::PartedMap;
 use crate::clients::pubsub::{ByName, Name};
@@ -47,7 +47,55 @@ fn last(bytes: &[u8], count: usize) -> &[u8] {
     &bytes[bytes.len() - count.min(bytes.len())..]
 }
 
-type Bucket = Arc<Vec<Name>>;
+/// Patterns of a chunk: few to copy, and few chunks of the most patterns that there may be.
+const CHUNK: usize = 256;
+
+/// The patterns of a place, in chunks.
+///
+/// Invariant: all chunks but the last are full, and none is empty.
+#[derive(Clone, Default)]
+struct Bucket {
+    chunks: Arc<SmallVec<[Arc<Vec<Name>>; 1]>>,
+}
+
+impl Bucket {
+    fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Name> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// Adds a pattern behind all others; returns its index.
+    fn push(&mut self, pattern: Name) -> usize {
+        let at = self.len();
+        let chunks = Arc::make_mut(&mut self.chunks);
+        match chunks.get_mut(at / CHUNK) {
+            Some(chunk) => Arc::make_mut(chunk).push(pattern),
+            // Most buckets have one pattern, and no room to spare.
+            None => chunks.push(Arc::new(vec![pattern])),
+        }
+        at
+    }
+
+    /// Removes the pattern with this index, whose place the last one takes; returns that one, if it is another.
+    fn swap_remove(&mut self, at: usize) -> Option<&Name> {
+        let chunks = Arc::make_mut(&mut self.chunks);
+        let last = Arc::make_mut(chunks.last_mut()?);
+        let moved = last.pop()?;
+        if last.is_empty() {
+            chunks.pop();
+        }
+        let place = Arc::make_mut(chunks.get_mut(at / CHUNK)?).get_mut(at % CHUNK)?;
+        *place = moved;
+        Some(place)
+    }
+}
 
 /// All patterns.
 #[derive(Default)]
@@ -64,20 +112,17 @@ impl Patterns {
 
     /// Adds a pattern, which is not there yet.
     pub fn add(&mut self, pattern: &Name) {
-        let bucket = Arc::make_mut(self.buckets.or_default(Place::of(pattern)));
         debug_assert!(!self.places.contains_key(pattern), "each is added once");
-        *self.places.or_default(pattern.clone()) = bucket.len() as u32;
-        bucket.push(pattern.clone());
+        let at = self.buckets.or_default(Place::of(pattern)).push(pattern.clone());
+        *self.places.or_default(pattern.clone()) = at as u32;
     }
 
     /// Removes a pattern.
     pub fn remove(&mut self, pattern: &[u8]) {
         let Some(at) = self.places.remove(pattern) else { return };
         let place = Place::of(pattern);
-        let Some(shared) = self.buckets.get_mut(&place) else { return };
-        let bucket = Arc::make_mut(shared);
-        bucket.swap_remove(at as usize);
-        if let Some(moved) = bucket.get(at as usize)
+        let Some(bucket) = self.buckets.get_mut(&place) else { return };
+        if let Some(moved) = bucket.swap_remove(at as usize)
             && let Some(place) = self.places.get_mut(moved)
         {
             *place = at;
@@ -105,8 +150,7 @@ impl Candidates {
     /// Returns whether the candidates are so few, and the channel so short, that the matcher's steps need not be
     /// counted.
     pub fn are_quick(&self, channel: &[u8]) -> bool {
-        channel.len() <= QUICK_CHANNEL_BYTES
-            && self.0.iter().map(|bucket| bucket.len()).sum::<usize>() <= QUICK_PATTERNS
+        channel.len() <= QUICK_CHANNEL_BYTES && self.0.iter().map(Bucket::len).sum::<usize>() <= QUICK_PATTERNS
     }
 
     /// Returns the candidates that the channel does match; `None` if that takes more than `steps` of the matcher.
@@ -117,7 +161,7 @@ impl Candidates {
     /// Returns what `matching` does, and subtracts the steps taken from `steps`.
     pub fn matching_within(&self, channel: &[u8], steps: &mut u64) -> Option<Vec<Name>> {
         let mut found = Vec::new();
-        for pattern in self.0.iter().flat_map(|bucket| bucket.iter()) {
+        for pattern in self.0.iter().flat_map(Bucket::iter) {
             // To look at it is one, too.
             *steps = steps.checked_sub(1)?;
             if glob::matches_within(pattern, channel, false, steps)? {
@@ -192,6 +236,25 @@ mod tests {
         assert!(found > 100_000, "{found} matches");
         all.iter().for_each(|pattern| patterns.remove(pattern));
         assert!(patterns.is_empty() && patterns.buckets.is_empty());
+    }
+
+    /// However many patterns a bucket has, a change beside a match copies one chunk of them.
+    #[test]
+    fn a_change_beside_a_match_copies_few_patterns() {
+        let names: Vec<Name> = (0..10 * CHUNK).map(|number| name(&format!("*{number}*"))).collect();
+        let mut patterns = Patterns::default();
+        names.iter().for_each(|name| patterns.add(name));
+        let before: Vec<usize> = names.iter().map(Arc::strong_count).collect();
+        let candidates = patterns.candidates(b"x");
+        let copied =
+            |names: &[Name]| names.iter().zip(&before).filter(|(name, n)| Arc::strong_count(name) > **n).count();
+        patterns.remove(&names[0]);
+        patterns.add(&name("*added*"));
+        assert!(copied(&names) <= 2 * CHUNK, "{} of {} were copied", copied(&names), names.len());
+        assert_eq!(candidates.0[0].len(), names.len(), "the match goes on with all");
+        drop(candidates);
+        names[1..].iter().for_each(|name| patterns.remove(name));
+        assert_eq!(patterns.candidates(b"x").0[0].len(), 1);
     }
 
     #[test]

@@ -62,6 +62,14 @@ impl Subscriptions {
         self.name_bytes -= name.len();
     }
 
+    /// Takes one of them out; `None` if there are none.
+    pub fn pop(&mut self) -> Option<(Channels, Name)> {
+        let kinds = [Channels::Plain, Channels::Pattern, Channels::Shard];
+        let (kind, name) = kinds.into_iter().find_map(|kind| Some((kind, self.of_mut(kind).pop_first()?)))?;
+        self.name_bytes -= name.len();
+        Some((kind, name))
+    }
+
     /// Bytes that all of them take, about.
     #[inline]
     pub fn bytes(&self) -> usize {

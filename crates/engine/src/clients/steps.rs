@@ -1,6 +1,8 @@
-//! SUBSCRIBE and its relatives with very many names: what is left to do (`run::subscribing`).
+//! SUBSCRIBE and its relatives with very many names, and RESET with as many subscriptions: what is left to do
+//! (`run::subscribing`).
 
 use crate::clients::session::Session;
+use haypile_commands::host::Channels;
 use haypile_commands::table::Subscribes;
 use haypile_commands::{CommandId, Entry};
 use haypile_resp::{self as resp, OwnedArgs};
@@ -10,18 +12,34 @@ use haypile_resp::{self as resp, OwnedArgs};
 pub(crate) const NAMES_AT_ONCE: usize = 256;
 
 /// A command whose names are not all done with.
-pub(crate) struct Steps {
-    pub command: CommandId,
-    /// The command's name, then all others.
-    pub words: OwnedArgs,
-    /// The first name that is not done with.
-    pub next: usize,
+pub(crate) enum Steps {
+    /// SUBSCRIBE or a relative of it, with names.
+    Names {
+        command: CommandId,
+        /// The command's name, then all others.
+        words: OwnedArgs,
+        /// The first name that is not done with.
+        next: usize,
+    },
+    /// UNSUBSCRIBE or a relative of it, without names: all subscriptions of this kind end.
+    All {
+        command: CommandId,
+        /// The command's name, as the client has written it.
+        word: OwnedArgs,
+        kind: Channels,
+    },
+    /// RESET: all subscriptions end, and then the rest is done.
+    Reset,
 }
 
 impl Steps {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        self.words.memory_bytes()
+        match self {
+            Steps::Names { words, .. } => words.memory_bytes(),
+            Steps::All { word, .. } => word.memory_bytes(),
+            Steps::Reset => 0,
+        }
     }
 
     /// Returns the work of a command that takes several turns; `None` if one turn is enough.
@@ -32,18 +50,14 @@ impl Steps {
             return None;
         }
         let Subscribes { kind, ends } = entry.command.subscribes?;
-        let words = if names > 0 {
-            args.to_owned_args()
-        } else {
-            let all = session.state.subscriptions.of(kind);
-            if !ends || all.len() <= NAMES_AT_ONCE {
-                return None;
-            }
-            let mut words = OwnedArgs::default();
-            words.push(args.get(0));
-            all.iter().for_each(|name| words.push(name));
-            words
-        };
-        Some(Box::new(Steps { command: entry.id, words, next: 1 }))
+        if names > 0 {
+            return Some(Box::new(Steps::Names { command: entry.id, words: args.to_owned_args(), next: 1 }));
+        }
+        if !ends || session.state.subscriptions.of(kind).len() <= NAMES_AT_ONCE {
+            return None;
+        }
+        let mut word = OwnedArgs::default();
+        word.push(args.get(0));
+        Some(Box::new(Steps::All { command: entry.id, word, kind }))
     }
 }

@@ -359,7 +359,7 @@ fn redirected(engine: &Engine, session: &mut Session, entry: &Entry, args: Args<
         Runner::Other(why) => {
             let away = engine.away(session, why);
             if matches!(entry.command.body, Body::Engine(Control::Exec)) {
-                session.multi = None;
+                engine.drop_queue(session);
                 engine.unwatch(session);
             }
             Some(away)

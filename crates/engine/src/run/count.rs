@@ -124,9 +124,9 @@ impl WorkerState {
             command.calls.add(calls);
             command.ns.add(ns);
             if let Some(kind) = failed {
-                command.failed.add(1);
-                counters.error_replies.add(1);
-                statistics.errors.add_kind(&kind);
+                command.failed.add(calls);
+                counters.error_replies.add(calls);
+                statistics.errors.add_kinds(&kind, calls);
             }
             if statistics.tracks() {
                 command.add_times(ns / calls, calls);

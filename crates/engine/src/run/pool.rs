@@ -7,6 +7,7 @@
 use crate::clients::inbox::Inbox;
 use crate::clients::pending::{Event, Finished, Pending, What, Work};
 use crate::clients::session::State;
+use crate::clients::statistics::Called;
 use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{HeldFor, Parked, Turn};
@@ -58,6 +59,8 @@ pub(crate) enum Task {
     Migrate(Box<Pending>, State, Option<Instant>),
     /// The next piece of a long reply.
     Piece(Box<ReplyPieces>, Protocol),
+    /// Frees what is large and nobody uses any more: the rest of a long reply, a long queue. Nobody waits for it.
+    Release(Box<dyn Send>),
     /// Changes what a session watches, by many keys.
     Watch(Rewatch),
     /// Ends the watching of many keys. Nobody waits for it.
@@ -212,7 +215,7 @@ impl Task {
             Task::Load(pending, ..) | Task::Run(pending, _) | Task::Migrate(pending, ..) => pending.bytes,
             Task::Piece(pieces, _) => pieces.weight().held_bytes,
             Task::Watch(change) => change.bytes(),
-            Task::Ahead(..) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => 0,
+            Task::Ahead(..) | Task::Release(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => 0,
         }
     }
 
@@ -220,7 +223,7 @@ impl Task {
         match self {
             // Loads only read, and hold no key lock.
             Task::Load(..) | Task::Ahead(..) => Group::Load,
-            Task::Piece(..) => Group::Piece,
+            Task::Piece(..) | Task::Release(_) => Group::Piece,
             Task::Run(..) | Task::Watch(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => Group::Run,
             Task::Migrate(..) => Group::Move,
         }
@@ -245,6 +248,7 @@ impl Job {
             Task::Expire => return engine.expire_in_base(),
             Task::Dismiss(waiter) => return engine.waiters.remove(&waiter),
             Task::Forget(watching) => return drop(watching),
+            Task::Release(unused) => return drop(unused),
             Task::Watch(change) => return inbox.push(event(What::Watching(change.carry_out(engine)))),
             task => task,
         };
@@ -283,7 +287,7 @@ impl Job {
                 };
                 inbox.push(event(what));
             }
-            Task::Expire | Task::Dismiss(_) | Task::Forget(_) | Task::Watch(_) => {
+            Task::Expire | Task::Dismiss(_) | Task::Forget(_) | Task::Release(_) | Task::Watch(_) => {
                 unreachable!("it was looked for above")
             }
         }
@@ -409,7 +413,7 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
         Ok(reply) => {
             let Guest { session, mut state, .. } = guest;
             let reply = encoded_if_long(engine.carry_out(session, &mut state, reply, was_block), state.protocol);
-            let (called, waiter) = (ran.called, ran.waiter);
+            let (called, waiter) = (Called::together(ran.called), ran.waiter);
             Finished { gate: ran.gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
         }
         Err(Stop::NeedsLocks) => {

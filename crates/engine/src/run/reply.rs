@@ -128,7 +128,7 @@ impl WorkerState {
         if engine.checks.monitors() > 0 {
             crate::run::monitor::show(engine, session, session.state.database, entry, args);
         }
-        session.multi = None;
+        engine.drop_queue(session);
         engine.unwatch(session);
         let next = self.reply(engine, session, discarded(why), Index(0), out);
         self.outcome = Outcome::Rejected;

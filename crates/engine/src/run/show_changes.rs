@@ -3,11 +3,10 @@
 
 use crate::clients::client::Names;
 use crate::clients::inbox::Notice;
-use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, Session, State};
 use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
-use crate::run::subscribing::Departed;
+use crate::run::subscribing::{Departed, is_long};
 use crate::run::worker::WorkerState;
 use haypile_log::Index;
 use haypile_resp::Limits;
@@ -79,42 +78,32 @@ impl WorkerState {
 
     /// The end of a client. Very many subscriptions end one after the other.
     pub(crate) fn depart(&mut self, engine: &Engine, session: &mut Session) {
-        let all = std::mem::take(&mut session.state.subscriptions);
-        if Departed::is_long(all.counts().iter().sum()) {
-            let ended = all.iter().map(|(kind, name)| Change { kind, name: name.clone(), subscribed: false });
+        if is_long(session.state.subscriptions.len()) {
+            let all = Arc::unwrap_or_clone(std::mem::take(&mut session.state.subscriptions));
             // The subscriptions are counted until they have ended.
             engine.client_memory.add_shared(all.bytes());
             if self.departed.is_empty() {
-                // One notice is under way while there are any: with one for each client a round would end them all.
-                self.inbox.notify(Notice::Departed);
+                self.inbox.wake();
                 self.subscribed = 0;
             }
-            self.departed.push_back(Departed::new(session.id, ended.collect()));
-        } else {
-            session.state.subscriptions = all;
+            self.departed.push_back(Departed { session: session.id, left: all });
         }
         self.reset(engine, session);
     }
 
-    /// RESET: everything as it was when the client came, but for what it told about its library.
+    /// Everything as it was when the client came, but for what it told about its library: RESET, or the client's end.
     pub(crate) fn reset(&mut self, engine: &Engine, session: &mut Session) {
         if session.state.repeating.is_some() {
             // A master stays one.
             return;
         }
-        session.multi = None;
+        engine.drop_queue(session);
         engine.unwatch(session);
         let fresh = engine.fresh_state();
-        let ended = session.state.subscriptions.iter().map(|(kind, name)| Change {
-            kind,
-            name: name.clone(),
-            subscribed: false,
-        });
-        let effects = ended.map(Effect::Subscription).collect();
+        self.end_some(engine, session.id, Arc::make_mut(&mut session.state.subscriptions), usize::MAX);
         let names = Names { name: Vec::new(), user: None, ..Names::clone(&session.state.names) };
         session.state = State {
             names: Arc::new(names),
-            effects,
             no_evict: session.state.no_evict,
             proxied: session.state.proxied,
             is_local: session.state.is_local,

@@ -1,9 +1,12 @@
-//! SUBSCRIBE and its relatives with very many names: a few hundred at a time, each in a turn of its own, so that others
-//! have theirs in between. Each name has a reply of its own, which says what is so by then.
+//! SUBSCRIBE and its relatives with very many names, RESET and the end of a client with as many subscriptions: a few
+//! hundred at a time, each in a turn of its own, so that others have theirs in between. Each name of a command has a
+//! reply of its own, which says what is so by then.
+//!
+//! Invariant: no step goes through all names of a client, be it to copy or to free them.
 //!
 //! Inside a block all names of a command take effect together.
 
-use crate::clients::pubsub::{Change, SUBSCRIPTION_BYTES};
+use crate::clients::pubsub::{Change, Subscriptions};
 use crate::clients::session::{Session, Waiting};
 use crate::clients::steps::{NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
@@ -11,25 +14,21 @@ use crate::run::host::SessionHost;
 use crate::run::worker::{Next, WorkerState};
 use haypile_acl::Reason;
 use haypile_commands::rights::Requested;
-use haypile_commands::{Args, Error, call_host};
+use haypile_commands::{Args, CommandId, Error, call_host};
 use haypile_log::Index;
-use haypile_resp::OwnedArgs;
+use haypile_resp::{OwnedArgs, Reply};
+use std::sync::Arc;
 
 /// Subscriptions of a client that has gone, to be ended.
 pub(crate) struct Departed {
     pub session: u64,
-    pub ended: std::vec::IntoIter<Change>,
+    /// Invariant: there are some.
+    pub left: Subscriptions,
 }
 
-impl Departed {
-    pub fn new(session: u64, ended: Vec<Change>) -> Self {
-        Departed { session, ended: ended.into_iter() }
-    }
-
-    /// Returns whether so many subscriptions have ended that others have their turn in between.
-    pub fn is_long(ended: usize) -> bool {
-        ended > NAMES_AT_ONCE
-    }
+/// Returns whether so many subscriptions end that others have their turn in between.
+pub(crate) fn is_long(ended: usize) -> bool {
+    ended > NAMES_AT_ONCE
 }
 
 impl WorkerState {
@@ -46,14 +45,42 @@ impl WorkerState {
             session.waiting = Waiting::Steps(steps);
             return Next::Drain;
         }
-        let entry = engine.table.entry(steps.command);
-        let all = steps.words.as_args();
-        let until = all.len().min(steps.next + NAMES_AT_ONCE);
         let mut words = OwnedArgs::default();
-        words.push(all.get(0));
-        (steps.next..until).for_each(|at| words.push(all.get(at)));
-        let is_end = until == all.len();
-        steps.next = until;
+        let (command, is_end) = match &mut *steps {
+            Steps::Reset => return self.step_of_reset(engine, session, steps, out),
+            Steps::Names { command, words: all, next } => {
+                let all = all.as_args();
+                let until = all.len().min(*next + NAMES_AT_ONCE);
+                words.push(all.get(0));
+                (*next..until).for_each(|at| words.push(all.get(at)));
+                *next = until;
+                (*command, until == all.len())
+            }
+            Steps::All { command, word, kind } => {
+                let all = session.state.subscriptions.of(*kind);
+                words.push(word.as_args().get(0));
+                all.iter().take(NAMES_AT_ONCE).for_each(|name| words.push(name));
+                (*command, all.len() <= NAMES_AT_ONCE)
+            }
+        };
+        let next = self.run_step(engine, session, command, &words, out);
+        if is_end || next == Next::Close {
+            return next;
+        }
+        session.waiting = Waiting::Steps(steps);
+        Next::Yield
+    }
+
+    /// Runs a command with some of its names.
+    fn run_step(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        command: CommandId,
+        words: &OwnedArgs,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let entry = engine.table.entry(command);
         engine.refresh_user(&mut session.state);
         let asked = Requested { entry, args: Args::from(words.as_args()), database: session.state.database };
         if asked.check(&session.state.user).is_err_and(|denied| denied.reason == Reason::Channel) {
@@ -67,30 +94,54 @@ impl WorkerState {
         let reply = answer.and_then(|answer| host.note(answer)).unwrap_or_else(Error::into_reply);
         let reply = engine.carry_out(session.id, &mut session.state, reply, false);
         self.show_changes(engine, session, Index(0));
-        let next = self.reply(engine, session, reply, Index(0), out);
-        if is_end {
-            return next;
+        self.reply(engine, session, reply, Index(0), out)
+    }
+
+    /// RESET. The client hears messages until its reply has been made, and none behind it.
+    pub(crate) fn begin_reset(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        self.step_of_reset(engine, session, Box::new(Steps::Reset), out)
+    }
+
+    fn step_of_reset(&mut self, engine: &Engine, session: &mut Session, steps: Box<Steps>, out: &mut Vec<u8>) -> Next {
+        if is_long(session.state.subscriptions.len()) {
+            let id = session.id;
+            self.end_some(engine, id, Arc::make_mut(&mut session.state.subscriptions), NAMES_AT_ONCE);
+            session.client.show_subscriptions(session.state.subscriptions.counts());
+            session.waiting = Waiting::Steps(steps);
+            return Next::Yield;
         }
-        session.waiting = Waiting::Steps(steps);
-        Next::Yield
+        self.reset(engine, session);
+        self.reply(engine, session, Reply::Simple("RESET"), Index(0), out)
+    }
+
+    /// Ends at most so many subscriptions of a session; returns how many.
+    pub(crate) fn end_some(&mut self, engine: &Engine, session: u64, all: &mut Subscriptions, most: usize) -> usize {
+        let mut ended = 0;
+        while ended < most
+            && let Some((kind, name)) = all.pop()
+        {
+            let change = Change { kind, name, subscribed: false };
+            self.subscribers.change(&engine.pubsub, self.index, session, &change);
+            ended += 1;
+        }
+        ended
     }
 
     /// Ends some more subscriptions of clients that have gone; whether there are others left.
     pub(crate) fn end_departed(&mut self, engine: &Engine) -> bool {
+        if self.departed.is_empty() {
+            return false;
+        }
         // More end than begin meanwhile: subscriptions do not pile up where clients come and go faster.
-        let mut left = NAMES_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
-        while left > 0
-            && let Some(departed) = self.departed.front_mut()
+        let mut most = NAMES_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
+        while most > 0
+            && let Some(Departed { session, mut left }) = self.departed.pop_front()
         {
-            let session = departed.session;
-            let some: Vec<Change> = departed.ended.by_ref().take(left).collect();
-            left -= some.len();
-            if departed.ended.len() == 0 {
-                self.departed.pop_front();
-            }
-            for change in &some {
-                self.subscribers.change(&engine.pubsub, self.index, session, change);
-                engine.client_memory.subtract_shared(SUBSCRIPTION_BYTES + change.name.len());
+            let bytes = left.bytes();
+            most -= self.end_some(engine, session, &mut left, most);
+            engine.client_memory.subtract_shared(bytes - left.bytes());
+            if !left.is_empty() {
+                self.departed.push_front(Departed { session, left });
             }
         }
         !self.departed.is_empty()

@@ -22,7 +22,7 @@ use crate::run::work::{Needs, Ran};
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_log::Index;
-use haypile_resp::{Reply, ReplyPieces};
+use haypile_resp::{Pieces, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Stop, Store, WritePressure};
 use std::time::Instant;
 
@@ -416,6 +416,18 @@ impl WorkerState {
         self.on_pool += 1;
         self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task });
         Next::Wait
+    }
+
+    /// Leaves it to the I/O pool to free the rest of a long reply: an event loop would go through all of its rows.
+    pub(crate) fn release_reply(&mut self, session: &mut Session) {
+        /// About as many as are freed in a tenth of a millisecond.
+        const FREED_BYTES_MAX: usize = 64 << 10;
+        if let Waiting::Stream(pieces) = &session.waiting
+            && pieces.weight().held_bytes > FREED_BYTES_MAX
+            && let Waiting::Stream(pieces) = std::mem::take(&mut session.waiting)
+        {
+            self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task: Task::Release(pieces) });
+        }
     }
 
     /// Answers a client whose writes the store refuses now.

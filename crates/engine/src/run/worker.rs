@@ -42,7 +42,7 @@ pub(crate) struct WorkerState {
     pub buffers: TxnBuffers,
     pub claims: Claims,
     pub ahead: Ahead,
-    /// Jobs for the I/O pool that the turns since the last `start_jobs` have left.
+    /// Jobs for the I/O pool that turns and clients' ends since the last `start_jobs` have left.
     pub jobs: Vec<Job>,
     /// Sessions that wait for the I/O pool.
     pub on_pool: usize,
@@ -225,11 +225,6 @@ impl Worker {
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
                 Notice::Recheck(session) => deliver(session, Delivery::Recheck),
-                Notice::Departed => {
-                    if state.end_departed(&self.engine) {
-                        state.inbox.notify(Notice::Departed);
-                    }
-                }
                 Notice::Resume => {
                     for &session in &state.paused {
                         deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
@@ -237,6 +232,17 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Ends some subscriptions of clients that have gone; returns whether others are left, for which the loop is woken
+    /// again. To be called once in a round, whatever the number of turns in it: it takes as long as a turn may.
+    pub fn end_departed(&mut self) -> bool {
+        let Worker { engine, state } = self;
+        let are_left = state.end_departed(engine);
+        if are_left {
+            state.inbox.wake();
+        }
+        are_left
     }
 
     /// Whether some session waits for the I/O pool: others are answered without delay then, rather than together.
@@ -270,10 +276,11 @@ impl Worker {
         self.engine.on_disconnect();
     }
 
-    /// Ends the session of a client that has gone.
+    /// Ends the session of a client that has gone; may leave something for the I/O pool.
     pub fn part(&mut self, session: &mut Session) {
         let Worker { engine, state } = self;
         state.depart(engine, session);
+        state.release_reply(session);
         state.go_on_after_pause(engine, session);
         session.state.seat = None;
         engine.clients.remove(session.id);

@@ -265,6 +265,7 @@ impl Server {
     fn take_notices(&mut self) {
         let Server { worker, clients, .. } = self;
         let engine = worker.engine().clone();
+        worker.end_departed();
         worker.take_notices(|session, delivery| {
             let client = clients.iter_mut().find(|client| client.session.id == session);
             let client = client.expect("a notice is for a session");

@@ -360,7 +360,8 @@ impl EventLoop {
             if !self.gated.borrow().is_empty() {
                 self.release_gated();
             }
-            if self.has_notices() {
+            let are_left = self.worker.borrow_mut().end_departed();
+            if are_left || self.has_notices() {
                 // More mail has come meanwhile, or was left for later: the connections have their turns in between.
                 tokio::task::yield_now().await;
             }
@@ -392,7 +393,11 @@ impl EventLoop {
     /// Forgets a connection that has ended.
     pub fn forget(&self, connection: &Connection) {
         self.connections.borrow_mut().remove(&connection.id);
-        connection.part(&mut self.worker.borrow_mut());
+        let mut worker = self.worker.borrow_mut();
+        connection.part(&mut worker);
+        if worker.has_jobs() {
+            self.ask_for_tick();
+        }
         self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
     }
 

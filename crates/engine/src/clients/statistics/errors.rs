@@ -77,16 +77,21 @@ impl Errors {
         }
     }
 
-    #[cold]
     pub fn add_kind(&self, kind: &[u8]) {
+        self.add_kinds(kind, 1);
+    }
+
+    /// Counts several errors of one kind.
+    #[cold]
+    pub fn add_kinds(&self, kind: &[u8], errors: u64) {
         let kind = String::from_utf8_lossy(kind);
         if let Some(count) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&*kind) {
-            return count.add_shared(1);
+            return count.add_shared(errors);
         }
         let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Redis 7.0 counts all kinds, and 8.0 none from its bound on.
         if kinds.len() < KINDS_MAX || OWN_KINDS.contains(&&*kind) || kinds.contains_key(&*kind) {
-            kinds.entry(kind.into()).or_default().add_shared(1);
+            kinds.entry(kind.into()).or_default().add_shared(errors);
         }
     }
 
