@@ -138,10 +138,7 @@ pub fn open_through(
     let base: Arc<dyn Base> = match config.engine {
         EngineKind::Memory => Arc::new(MemoryBase::default()),
         EngineKind::RocksDb => {
-            let base = datadir::expect_parts(&config.dir).and_then(|()| {
-                let base = Rocks::open(&datadir::base_dir(&config.dir), rocks_options(config, budget));
-                base.map_err(|error| error.to_string())
-            });
+            let base = Rocks::open(&datadir::base_dir(&config.dir), rocks_options(config, budget));
             Arc::new(base.map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?)
         }
     };

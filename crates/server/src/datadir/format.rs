@@ -56,24 +56,6 @@ pub fn expect_end(dir: &Path) -> Result<(), String> {
         .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))
 }
 
-/// Looks whether the log and the base of a directory that a server has served before, or the base of a backup, are
-/// there. An open would make empty ones, and whoever puts back what was lost would move it into these.
-///
-/// # Errors
-/// A text for people.
-pub fn expect_parts(dir: &Path) -> Result<(), String> {
-    let Some(format) = read_format(dir)? else { return Ok(()) };
-    // Where the end file is lost as well, the open names that.
-    let has_log = format.has_end && dir.join(END_FILE).exists();
-    let has_base = format.has_end || format.complete_through > 0;
-    for (is_expected, name, part) in [(has_log, "log", log_dir(dir)), (has_base, "base", base_dir(dir))] {
-        if is_expected && !part.try_exists().unwrap_or(true) {
-            return Err(format!("the {name} is damaged: {} is missing. {ADVICE}", part.display()));
-        }
-    }
-    Ok(())
-}
-
 /// Makes a directory one of ours which holds everything through this record.
 pub fn mark_backup(dir: &Path, engine: Engine, complete_through: u64) -> std::io::Result<()> {
     write_format(dir, &Format { complete_through, ..Format::fresh(engine) })
@@ -104,6 +86,26 @@ impl Format {
     pub fn fresh(engine: Engine) -> Format {
         let engine = engine_name(engine).to_owned();
         Format { version: FORMAT, engine, id: DirectoryId::random(), complete_through: 0, has_end: false }
+    }
+
+    /// Looks whether the log and the base of a directory that a server has served before, or the base of a backup, are
+    /// there: whoever puts back what was lost would move it into an empty one that was made in its place.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn expect_parts(&self, dir: &Path) -> Result<(), String> {
+        // Where the end file is lost as well, the open names that.
+        let has_log = self.has_end && dir.join(END_FILE).exists();
+        let has_base = self.has_end || self.complete_through > 0;
+        for (is_expected, name, part) in [(has_log, "log", log_dir(dir)), (has_base, "base", base_dir(dir))] {
+            if is_expected && !part.try_exists().unwrap_or(true) {
+                let (dir, part) = (dir.display(), part.display());
+                return Err(format!(
+                    "The data in {dir} cannot be opened: the {name} is damaged: {part} is missing. {ADVICE}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Parses `haypile data directory`, then `format N`, then `engine NAME`, then `id HEX`; in a backup then `complete

@@ -13,7 +13,7 @@ mod incoming;
 mod making;
 mod paths;
 
-pub use format::{complete_through, expect_end, expect_parts, id, mark_backup, tell};
+pub use format::{complete_through, expect_end, id, mark_backup, tell};
 pub use incoming::{
     adopt_incoming, check_exchange, exchange, exchange_for_nothing, mark_incoming, remove_incoming, unmark_incoming,
 };
@@ -84,7 +84,10 @@ impl DataDir {
             tracing::info!("a copy of the master's data, which was complete, is in place");
         }
         match read_format(dir)? {
-            Some(found) => found.check(dir, config.engine)?,
+            Some(found) => {
+                found.check(dir, config.engine)?;
+                found.expect_parts(dir)?;
+            }
             None => {
                 refuse_foreign(config)?;
                 write_format(dir, &Format::fresh(config.engine))
