@@ -146,7 +146,7 @@ impl<'s> Group<'s> {
             _ => (Terms::draw(&mut random), 10 + random.below(20)),
         };
         let stalls = if random.chance(50) { random.below(30) } else { 0 };
-        let restores = if changes > 0 { random.below(30) } else { 0 };
+        let restores = if changes > 0 { random.below(60) } else { 0 };
         let mut group = Group::with(random, (size, founding), rates, (options, terms, turns), (seen, tells));
         (group.stalls, group.restoring.rate) = (stalls, restores);
         group
