@@ -137,7 +137,8 @@ impl WorkerState {
             if statistics.is_notable(ns / calls) {
                 let entry = engine.table.entry(id);
                 let shown = || shown.unwrap_or_else(|| Shown::name(&entry.full_name));
-                note(engine, session, entry, shown, ns, &Spent::default());
+                // Of calls that were counted together, each took so long.
+                note(engine, session, entry, shown, ns / calls, &Spent::default());
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit
 //! looks for watchers after its effects are visible, so what it does not mark is what the session reads.
 
-use crate::clients::client_memory::RESERVED_BYTES_MIN;
+use crate::clients::client_memory::{Counted, RESERVED_BYTES_MIN};
 use crate::clients::pending::{Block, Pending, Queued, Work};
 use crate::clients::session::{Multi, Session, Waiting};
 use crate::clients::statistics::{Outcome, Wait};
@@ -129,7 +129,7 @@ impl WorkerState {
         let multi = session.multi.take().unwrap_or_default();
         let seed = self.next_seed();
         // The watched keys stay registered until the block has run: what changes before it has its locks counts.
-        let block = Block { commands: multi.commands, watching: session.watching.take() };
+        let (bytes, block) = (multi.bytes, Block { commands: multi.commands, watching: session.watching.take() });
         let is_long = block.is_longer_than(ARGUMENTS_AT_ONCE);
         let writes = || block.commands.iter().any(|queued| flags_of_queued(engine, queued).has(Flag::Write));
         let refused = refused.filter(|_| session.state.repeating.is_none() && writes());
@@ -137,7 +137,7 @@ impl WorkerState {
         if let Some(why) = refused {
             let next = self.give_up(engine, session, &work, refusal(&why), out);
             if let Work::Block(block) = work {
-                engine.release_queue(session, block.commands);
+                engine.release_queue(session, block.commands, bytes);
             }
             return next;
         }
@@ -214,15 +214,18 @@ impl Engine {
     /// Drops the queue of a transaction that is not going to run.
     pub(crate) fn drop_queue(&self, session: &mut Session) {
         if let Some(multi) = session.multi.take() {
-            self.release_queue(session, multi.commands);
+            self.release_queue(session, multi.commands, multi.bytes);
         }
     }
 
-    fn release_queue(&self, session: &Session, commands: Vec<Queued>) {
+    /// Leaves it to the I/O pool to free a long queue, of so many bytes, which count until then.
+    pub(crate) fn release_queue(&self, session: &Session, commands: Vec<Queued>, bytes: usize) {
+        // Without data there is no I/O pool yet.
         if commands.len() > COMMANDS_AT_ONCE
+            && self.store().is_some()
             && let Some(inbox) = self.inbox(session.client.worker)
         {
-            let task = Task::Release(Box::new(commands));
+            let task = Task::Release(Box::new((commands, Counted::new(&self.client_memory, bytes))));
             self.pool.submit(Job { session: session.id, inbox: inbox.clone(), task });
         }
     }

@@ -105,9 +105,9 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         }
     }
 
-    /// Returns whether so far the run has taken no more time than an event loop has for it.
+    /// Returns whether so far the run has taken no more than an event loop has for it: of time, and of replies.
     pub fn is_short(&self) -> bool {
-        self.started.elapsed() <= ON_LOOP_MAX
+        self.started.elapsed() <= ON_LOOP_MAX && self.bytes <= REPLY_BYTES_MAX
     }
 
     /// Returns the state of the script's client, and why the transaction cannot go on, if it cannot.
@@ -201,11 +201,10 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         let (engine, session, state) = (self.engine, self.session, &mut self.state);
         let mut host = SessionHost { engine, session, state, txn: Some(&mut *self.txn), may_wait };
         let reply = call(&mut host, entry, args).and_then(|answer| host.note(answer))?;
-        if !may_wait {
-            self.bytes += reply.weight().held_bytes;
-            if reply.has_stream() || self.bytes > REPLY_BYTES_MAX {
-                return Err(Error::Stop(Stop::Long));
-            }
+        // A reply in pieces is long.
+        self.bytes += if reply.has_stream() { REPLY_BYTES_MAX + 1 } else { reply.weight().held_bytes };
+        if !may_wait && self.bytes > REPLY_BYTES_MAX {
+            return Err(Error::Stop(Stop::Long));
         }
         Ok(reply)
     }
@@ -221,7 +220,10 @@ impl<'a, 'r, 's> ScriptServer<'a, 'r, 's> {
         let last = self.called.len().checked_sub(1);
         let other = match last {
             Some(last) if is_plain && is_same(&self.called[last]) => Some(last),
-            Some(last) if last >= CALLED_MAX => self.called.iter().position(is_same),
+            Some(last) if last >= CALLED_MAX => {
+                let has_ended_so = |other: &Called| other.command == entry.id && other.failed == called.failed;
+                self.called.iter().position(has_ended_so)
+            }
             _ => None,
         };
         match other {

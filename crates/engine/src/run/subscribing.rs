@@ -41,7 +41,8 @@ impl WorkerState {
         mut steps: Box<Steps>,
         out: &mut Vec<u8>,
     ) -> Next {
-        if out.len() >= engine.output_bytes_max() {
+        // RESET says nothing until its end, and ends what may flood the client.
+        if out.len() >= engine.output_bytes_max() && !matches!(*steps, Steps::Reset) {
             session.waiting = Waiting::Steps(steps);
             return Next::Drain;
         }

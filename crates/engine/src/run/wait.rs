@@ -5,6 +5,7 @@
 //! rows pinned; and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any
 //! effect, so that starting over is all there is to it.
 
+use crate::clients::client_memory::Counted;
 use crate::clients::pending::{Event, Pending, What, Work};
 use crate::clients::session::{Session, State, Waiting};
 use crate::clients::statistics::{Outcome, Timed, Wait};
@@ -251,7 +252,12 @@ impl WorkerState {
                 // A script may only read: its calls are refused one by one.
                 WritePressure::Stop(_) if pending.work.only_scripts_write(&engine.table) => {}
                 WritePressure::Stop(why) => {
-                    return Err(self.give_up(engine, session, &pending.work, refusal(&why), out));
+                    let next = self.give_up(engine, session, &pending.work, refusal(&why), out);
+                    let bytes = pending.bytes;
+                    if let Work::Block(block) = pending.work {
+                        engine.release_queue(session, block.commands, bytes);
+                    }
+                    return Err(next);
                 }
             }
         }
@@ -419,14 +425,16 @@ impl WorkerState {
     }
 
     /// Leaves it to the I/O pool to free the rest of a long reply: an event loop would go through all of its rows.
-    pub(crate) fn release_reply(&mut self, session: &mut Session) {
+    pub(crate) fn release_reply(&mut self, engine: &Engine, session: &mut Session) {
         /// About as many as are freed in a tenth of a millisecond.
         const FREED_BYTES_MAX: usize = 64 << 10;
-        if let Waiting::Stream(pieces) = &session.waiting
-            && pieces.weight().held_bytes > FREED_BYTES_MAX
+        let Waiting::Stream(pieces) = &session.waiting else { return };
+        let bytes = pieces.weight().held_bytes;
+        if bytes > FREED_BYTES_MAX
             && let Waiting::Stream(pieces) = std::mem::take(&mut session.waiting)
         {
-            self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task: Task::Release(pieces) });
+            let task = Task::Release(Box::new((pieces, Counted::new(&engine.client_memory, bytes))));
+            self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task });
         }
     }
 

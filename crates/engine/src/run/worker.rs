@@ -280,7 +280,7 @@ impl Worker {
     pub fn part(&mut self, session: &mut Session) {
         let Worker { engine, state } = self;
         state.depart(engine, session);
-        state.release_reply(session);
+        state.release_reply(engine, session);
         state.go_on_after_pause(engine, session);
         session.state.seat = None;
         engine.clients.remove(session.id);

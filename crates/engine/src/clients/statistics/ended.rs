@@ -92,7 +92,7 @@ impl Called {
                 merged.push(called);
                 continue;
             }
-            match places.entry((called.command, called.ns.checked_ilog2(), called.failed.clone())) {
+            match places.entry((called.command, (called.ns / called.calls).checked_ilog2(), called.failed.clone())) {
                 Entry::Occupied(place) => merged[*place.get()].add(&called),
                 Entry::Vacant(place) => {
                     place.insert(merged.len());

@@ -228,6 +228,7 @@ impl Repeater {
                 }
             });
         }
+        self.worker.end_departed();
         inbox.take(&mut self.events);
         let id = session.id;
         self.events.drain(..).filter(|event| event.session == id).for_each(|event| session.deliver(event));
