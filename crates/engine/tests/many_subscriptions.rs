@@ -6,8 +6,8 @@ mod server;
 use haypile_engine::{Delivery, Next, Peer, Session};
 use server::Server;
 
-/// The most subscriptions that begin or end in one turn.
-const AT_ONCE: usize = 256;
+/// The most subscriptions that end in one turn.
+const AT_ONCE: usize = 64;
 
 /// Has a client subscribe to so many patterns.
 fn psubscribe(server: &mut Server, client: usize, count: usize) {

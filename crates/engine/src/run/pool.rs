@@ -256,7 +256,7 @@ impl Job {
         match task {
             Task::Load(mut pending, mut state, together) => {
                 let pins = load(engine, &store, session, &mut pending, &mut state);
-                // What the session shares with it is the session's alone when it goes on.
+                // Subscriptions that the session shares with this copy are its own alone when it goes on.
                 drop(state);
                 if let Some(loaded) = together.add(pins, Some(pending)) {
                     inbox.push(event(loaded));

@@ -8,7 +8,7 @@
 
 use crate::clients::pubsub::{Change, Subscriptions};
 use crate::clients::session::{Session, Waiting};
-use crate::clients::steps::{NAMES_AT_ONCE, Steps};
+use crate::clients::steps::{ENDED_AT_ONCE, NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::worker::{Next, WorkerState};
@@ -28,7 +28,7 @@ pub(crate) struct Departed {
 
 /// Returns whether so many subscriptions end that others have their turn in between.
 pub(crate) fn is_long(ended: usize) -> bool {
-    ended > NAMES_AT_ONCE
+    ended > ENDED_AT_ONCE
 }
 
 impl WorkerState {
@@ -106,7 +106,7 @@ impl WorkerState {
     fn step_of_reset(&mut self, engine: &Engine, session: &mut Session, steps: Box<Steps>, out: &mut Vec<u8>) -> Next {
         if is_long(session.state.subscriptions.len()) {
             let id = session.id;
-            self.end_some(engine, id, Arc::make_mut(&mut session.state.subscriptions), NAMES_AT_ONCE);
+            self.end_some(engine, id, Arc::make_mut(&mut session.state.subscriptions), ENDED_AT_ONCE);
             session.client.show_subscriptions(session.state.subscriptions.counts());
             session.waiting = Waiting::Steps(steps);
             return Next::Yield;
@@ -134,7 +134,7 @@ impl WorkerState {
             return false;
         }
         // More end than begin meanwhile: subscriptions do not pile up where clients come and go faster.
-        let mut most = NAMES_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
+        let mut most = ENDED_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
         while most > 0
             && let Some(Departed { session, mut left }) = self.departed.pop_front()
         {
