@@ -7,6 +7,7 @@ use contract::{Directory, Flush, Random, rest};
 use haypile_store::base::{Base, BaseError, Direction, Lookup, Tier};
 use haypile_store_rocks::{OpenError, Options, Rocks};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 const ROWS: u32 = 4000;
 
@@ -32,16 +33,25 @@ fn filled() -> Directory {
     directory
 }
 
-/// Returns the only file whose name begins or ends so.
+/// How long RocksDB may take to delete files of before.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Returns the only file whose name begins or ends so, once those of before are deleted.
 fn file(directory: &Directory, part: &str) -> PathBuf {
-    let files = std::fs::read_dir(directory.path()).expect("the directory").flatten().map(|entry| entry.path());
     let named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(part) || name.ends_with(part)
     };
-    let mut found: Vec<_> = files.filter(named).collect();
-    assert_eq!(found.len(), 1, "{part}: {found:?}");
-    found.remove(0)
+    let since = Instant::now();
+    loop {
+        let files = std::fs::read_dir(directory.path()).expect("the directory").flatten().map(|entry| entry.path());
+        let mut found: Vec<_> = files.filter(named).collect();
+        if found.len() == 1 {
+            return found.remove(0);
+        }
+        assert!(since.elapsed() < PATIENCE, "{part}: {found:?}");
+        std::thread::yield_now();
+    }
 }
 
 /// Changes one byte at a share of the file's length.
