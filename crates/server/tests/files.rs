@@ -288,7 +288,8 @@ fn a_lost_base_is_named_and_can_be_put_back() {
     server.kill();
     let (base, moved) = (dir.path().join("base"), elsewhere.path().join("base"));
     fs::rename(&base, &moved).expect("it is there");
-    is_refused(dir.path(), &["the base is damaged", &format!("{} is missing", base.display())]);
+    let why = fails(dir.path(), free_port(), &OPTIONS);
+    assert!(why.contains(&format!("the base is damaged: {} is missing", base.display())), "{why}");
     assert!(!base.exists());
     fs::rename(&moved, &base).expect("its place is free");
     let server = Server::start(dir.path(), &OPTIONS);
