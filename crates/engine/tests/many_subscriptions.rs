@@ -50,7 +50,7 @@ fn many_names_are_subscribed_to_in_turns() {
     assert!(replies.ends_with(":2000") && replies.matches("unsubscribe").count() == 2000);
     assert_eq!(server.ask(1, "PUBSUB NUMPAT"), ":2000");
     assert_eq!(server.ask(1, "PUBSUB NUMSUB ch1"), "*2 $3 ch1 :0");
-    // Who goes is not subscribed any more, a little later.
+    // Subscriptions of a client that goes end a little later.
     server.leave(0);
     let begun = std::time::Instant::now();
     while server.ask(0, "PUBSUB NUMPAT") != ":0" {
