@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 /// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what
-/// its requests lack together, which is bounded (`together`), and its connection is not read meanwhile.
+/// its requests lack together, which is bounded (`together`), and its connection is not read meanwhile. Memory that is
+/// left to the pool to be freed waits for nobody, and counts among that of clients until then.
 pub(crate) struct Lane<J> {
     queue: Mutex<Queue<J>>,
     changed: Condvar,
