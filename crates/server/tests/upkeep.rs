@@ -7,7 +7,7 @@ use process::{Server, TempDir};
 
 #[test]
 fn idle_clients_are_closed_while_very_many_keys_expire() {
-    const KEYS: usize = 600_000;
+    const KEYS: usize = 200_000;
     const TOGETHER: usize = 1000;
     let dir = TempDir::new();
     let more = ["--workers", "1", "--maxmemory", "1gb", "--memtable-size", "256mb"];

@@ -57,7 +57,9 @@ fn is_of_log(kind: Kind) -> bool {
         Kind::Delete(target) | Kind::Empty(target) | Kind::Truncate(target) | Kind::Flip(target) => {
             target.is_segment() || target == Target::EndFile
         }
-        Kind::DeleteDir(part) | Kind::EmptyDir(part) => part == "log",
+        Kind::EmptyDir(part) => part == "log",
+        // A log that is not there at all is missed before anything is read.
+        Kind::DeleteDir(_) | Kind::WithEndFile(Kind::DeleteDir(_)) => false,
         Kind::WithEndFile(_) => true,
         Kind::FromOther(_) | Kind::FromOlder(_) | Kind::BackupOver => false,
     }
@@ -90,7 +92,8 @@ mod tests {
         is_enough(flipped, "/data/log/1.log", &log.replace("restore a backup", ""), false);
         is_enough(Kind::Delete(Target::LastSegment), "/data/log/2.log", log, true);
         is_enough(Kind::Delete(Target::Table), "/data/base/3.sst", log, false);
-        is_enough(Kind::DeleteDir("log"), "", log, true);
+        is_enough(Kind::DeleteDir("log"), "", &log.replace("record 1", "missing"), true);
+        is_enough(Kind::EmptyDir("log"), "", &log.replace("record 1", "missing"), false);
         is_enough(Kind::EmptyDir("base"), "", log, false);
         is_enough(Kind::WithEndFile(&Kind::DeleteDir("log")), "", log, true);
         let head = "The data in /data cannot be opened: Corruption: CURRENT file corrupted. restore a backup";

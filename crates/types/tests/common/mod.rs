@@ -89,7 +89,8 @@ impl Db {
         result
     }
 
-    /// Returns the bytes of the records that an operation writes, and how many rows they touch.
+    /// Returns the bytes of the records that an operation writes, and how many rows they touch; without those of the
+    /// store about itself, which it writes beside, at a time of its own.
     pub fn logged(&mut self, operation: impl FnOnce(&mut Txn<'_>)) -> (usize, usize) {
         let before = self.store.log().last();
         self.run(operation);
@@ -103,6 +104,11 @@ impl Db {
             let haypile_log::Next::Record(record) = reader.next().expect("the log is whole") else {
                 panic!("all records were written")
             };
+            let mut effects = haypile_log::effects(record.body);
+            let key = effects.find_map(|effect| effect.expect("the store wrote it").key());
+            if key.is_some_and(|key| key[0] == Family::System as u8) {
+                continue;
+            }
             bytes += record.body.len();
             rows += haypile_log::effects(record.body)
                 .filter(|effect| {
