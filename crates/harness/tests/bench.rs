@@ -18,7 +18,8 @@ fn check_written(place: &Workplace, charts: &[&str]) {
     let page = std::fs::read_to_string(place.data().join("benchmarks.md")).expect("the page is written");
     for name in charts {
         let file = format!("benchmarks-{name}.svg");
-        assert!(page.contains(&format!("<!-- {name}:begin -->")) && page.contains(&format!("({file})")), "{page}");
+        assert!(page.contains(&format!("<!-- {name}:begin -->\n*Measured 2")) && page.contains("; one round.*\n\n"));
+        assert!(page.contains(&format!("({file})")), "{page}");
         let chart = std::fs::read_to_string(place.data().join(file)).expect("the chart is written");
         let document = roxmltree::Document::parse(&chart).expect("the chart is well-formed");
         let curves = document.descendants().filter(|node| node.has_tag_name("polyline"));

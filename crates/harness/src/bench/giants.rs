@@ -159,7 +159,7 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     if let Some(page) = &options.write_to {
         let text = table(&outcomes, options, steal);
-        report::put_between_marks(&page.join("benchmarks.md"), "giants", &text)?;
+        report::write(page, "giants", &report::rounds(1), &text)?;
         println!("written to {}", page.display());
     }
     Ok(outcomes.iter().flat_map(|outcome| &outcome.figures).all(|(_, _, good)| *good))

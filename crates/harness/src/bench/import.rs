@@ -86,16 +86,15 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     let killed = kill_and_run_again(options, &file)?;
     let text = format!(
-        "{table}\n{} keys, {:.1} MB; {} rounds on {}; {:.1} % of the time was stolen. {killed}\n",
+        "{table}\n{} keys, {:.1} MB, on {}; {:.1} % of the time was stolen. {killed}\n",
         options.keys,
         bytes as f64 / 1e6,
-        options.rounds,
         machine(),
         steal.percent_since()
     );
     print!("{text}");
     if let Some(page) = &options.write_to {
-        report::put_between_marks(&page.join("benchmarks.md"), "import", &text)?;
+        report::write(page, "import", &report::rounds(options.rounds), &text)?;
         println!("written to {}", page.display());
     }
     Ok(met)

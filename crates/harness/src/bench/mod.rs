@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     if let Some(dir) = &options.write_to {
         let table = report::table(&outcomes, DIRECTIVES);
-        report::put_between_marks(&dir.join("benchmarks.md"), "bench", &table)?;
+        report::write(dir, "bench", &report::rounds(options.plan.rounds), &table)?;
         charts::write(dir)?;
         println!("written to {}", dir.display());
     }

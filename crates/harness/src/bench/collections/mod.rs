@@ -80,8 +80,8 @@ pub fn run(options: &Options) -> Result<bool> {
         outcomes.push(outcome);
     }
     if let Some(dir) = &options.write_to {
-        let text = table(&outcomes, options, steal);
-        report::put_between_marks(&dir.join("benchmarks.md"), "collections", &text)?;
+        let text = table(&outcomes, steal);
+        report::write(dir, "collections", &report::rounds(options.rounds), &text)?;
         println!("written to {}", dir.display());
     }
     Ok(!outcomes.iter().any(Outcome::is_missed))
@@ -145,7 +145,7 @@ fn line(outcome: &Outcome) -> String {
     )
 }
 
-fn table(outcomes: &[Outcome], options: &Options, steal: Steal) -> String {
+fn table(outcomes: &[Outcome], steal: Steal) -> String {
     let mut out = String::from(
         "| case | pipeline | of Redis | spread | at most | µs a request, ours | Redis | requests a second, ours | Redis | flushes |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
@@ -168,8 +168,7 @@ fn table(outcomes: &[Outcome], options: &Options, steal: Steal) -> String {
         );
     }
     out + &format!(
-        "\nOur server with `{DIRECTIVES}`; {} rounds on {}; {:.1} % of the time was stolen.\n",
-        options.rounds,
+        "\nOur server with `{DIRECTIVES}`, on {}; {:.1} % of the time was stolen.\n",
         machine(),
         steal.percent_since()
     )

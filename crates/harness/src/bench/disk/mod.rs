@@ -45,6 +45,8 @@ pub struct Options {
 pub const PHASES: &[&str] = &["reads", "hot", "writes", "constant", "start", "workers"];
 /// The phases that use servers of their own.
 const APART: &[&str] = &["start", "workers"];
+/// The rounds of the phase `workers`; the other phases are measured once.
+const WORKERS_ROUNDS: u32 = 3;
 /// The directives of our server: a memory budget of its own, and no help from the page cache.
 pub const DIRECTIVES: &str = "--maxmemory 256mb --direct-reads yes";
 
@@ -95,10 +97,11 @@ pub fn run(options: &Options) -> Result<bool> {
         figures.extend(show(starts.context("the phase start")?));
     }
     if wanted(options, "workers") {
-        figures.extend(show(phases::workers(&options.server, 3, options.operations, options.seed)?));
+        let workers = phases::workers(&options.server, WORKERS_ROUNDS, options.operations, options.seed)?;
+        figures.extend(show(workers));
     }
     if let Some(dir) = &options.write_to {
-        report::put_between_marks(&dir.join("benchmarks.md"), "disk", &table(&figures, options))?;
+        report::write(dir, "disk", &rounds(options), &table(&figures, options))?;
         println!("written to {}", dir.join("benchmarks.md").display());
     }
     Ok(figures.iter().all(|figure| figure.target.as_ref().is_none_or(|(_, met)| *met)))
@@ -184,6 +187,15 @@ fn show(figures: Vec<Figure>) -> Vec<Figure> {
         println!("{}: {}{verdict}", figure.what, figure.value);
     }
     figures
+}
+
+/// Returns the rounds of the phases that were measured.
+fn rounds(options: &Options) -> String {
+    let one = report::rounds(1);
+    if !wanted(options, "workers") {
+        return one;
+    }
+    format!("{one}, the rows of two workers {}", report::in_words(WORKERS_ROUNDS))
 }
 
 fn table(figures: &[Figure], options: &Options) -> String {

@@ -340,7 +340,7 @@ pub fn starts(template: &Template, keys: u64, dir: &Path, seed: u64) -> Result<V
 
 /// Measures CPU time per operation with two workers over that with one, both on all cores, the median of alternating
 /// rounds.
-pub fn workers(template: &Template, rounds: usize, operations: u64, seed: u64) -> Result<Vec<Figure>> {
+pub fn workers(template: &Template, rounds: u32, operations: u64, seed: u64) -> Result<Vec<Figure>> {
     const KEYS: u64 = 100_000;
     let mut figures = Vec::new();
     for (name, verb) in [("SET", Verb::Set), ("GET", Verb::Get)] {

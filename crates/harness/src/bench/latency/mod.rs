@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<Vec<Windows>> {
     let text = page(options, &all, steal.percent_since());
     println!("\n{text}");
     if let Some(dir) = &options.write_to {
-        report::put_between_marks(&dir.join("benchmarks.md"), "latency", &text)?;
+        report::write(dir, "latency", &report::rounds(options.rounds), &text)?;
         charts::write(dir)?;
         println!("written to {}", dir.display());
     }
@@ -69,10 +69,9 @@ pub fn run(options: &Options) -> Result<Vec<Windows>> {
 fn page(options: &Options, all: &[Windows], stolen: f64) -> String {
     format!(
         "![Latency of both servers](benchmarks-latency.svg)\n\n{}\nMilliseconds. {} connections, {KEYS} keys of 128 bytes, \
-         {SETS_PERCENT} % SET and the others GET; {} rounds of {} s for each server and load; {:.1} % of the time stolen, on {}.\n",
+         {SETS_PERCENT} % SET and the others GET; rounds of {} s for each server and load; {:.1} % of the time stolen, on {}.\n",
         figures::table(all),
         options.connections,
-        options.rounds,
         options.window.as_secs_f64(),
         stolen,
         machine()

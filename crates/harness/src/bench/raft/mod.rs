@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let text = pieces.join("\n");
     print!("{text}");
     if let Some(page) = &options.write_to {
-        report::put_between_marks(&page.join("benchmarks.md"), "raft", &text)?;
+        report::write(page, "raft", &report::rounds(options.rounds), &text)?;
         println!("written to {}", page.display());
     }
     Ok(met)
@@ -107,8 +107,7 @@ pub fn run(options: &Options) -> Result<bool> {
 fn below(options: &Options, etcd: &str, steal: Steal) -> String {
     let who = if options.standalone { "One server without a group, with" } else { "Each server of our group with" };
     format!(
-        "{who} `{DIRECTIVES}`, etcd {etcd}; {} rounds of {:.1} s on {}, medians; {:.1} % of the time was stolen.\n",
-        options.rounds,
+        "{who} `{DIRECTIVES}`, etcd {etcd}; rounds of {:.1} s on {}, medians; {:.1} % of the time was stolen.\n",
         options.window.as_secs_f64(),
         machine(),
         steal.percent_since()

@@ -82,15 +82,10 @@ pub fn run(options: &Options) -> Result<bool> {
         let missed = if row.is_met() { "" } else { " (missed)" };
         table += &format!("| {} | **{:.2}**{missed} | {at_most} | {} |\n", row.name, row.value, row.found);
     }
-    let text = format!(
-        "{table}\n{} rounds on {}, medians; {:.1} % of the time was stolen.\n",
-        options.rounds,
-        machine(),
-        steal.percent_since()
-    );
+    let text = format!("{table}\nMedians, on {}; {:.1} % of the time was stolen.\n", machine(), steal.percent_since());
     print!("{text}");
     if let Some(page) = &options.write_to {
-        report::put_between_marks(&page.join("benchmarks.md"), "replication", &text)?;
+        report::write(page, "replication", &report::rounds(options.rounds), &text)?;
         println!("written to {}", page.display());
     }
     Ok(rows.iter().all(Row::is_met))

@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> Result<Results> {
         let text = format!("{}\n{}", sizes::table(&results.sizes), below(options, steal));
         println!("\n{text}");
         if let Some(dir) = &options.write_to {
-            write(dir, "sizes", &text)?;
+            write(options, dir, "sizes", &text)?;
         }
     }
     if wanted("workers") {
@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<Results> {
         let text = format!("{}\n{}", workers::table(&results.workers), below(options, steal));
         println!("\n{text}");
         if let Some(dir) = &options.write_to {
-            write(dir, "workers", &text)?;
+            write(options, dir, "workers", &text)?;
         }
     }
     Ok(results)
@@ -78,14 +78,14 @@ pub fn run(options: &Options) -> Result<Results> {
 
 /// Returns the line under a table.
 fn below(options: &Options, steal: Steal) -> String {
-    let (rounds, stolen) = (options.rounds, steal.percent_since());
-    let rounds = if rounds == 1 { "one round".to_string() } else { format!("the median of {rounds} rounds") };
-    format!("Our server with `{DIRECTIVES}`; {rounds}; {stolen:.1} % of the time stolen, on {}.\n", machine())
+    let medians = if options.rounds == 1 { "" } else { " medians of the rounds;" };
+    let stolen = steal.percent_since();
+    format!("Our server with `{DIRECTIVES}`;{medians} {stolen:.1} % of the time stolen, on {}.\n", machine())
 }
 
-fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
+fn write(options: &Options, dir: &Path, name: &str, text: &str) -> Result<()> {
     let text = format!("![CPU time per request by {name}](benchmarks-{name}.svg)\n\n{text}");
-    report::put_between_marks(&dir.join("benchmarks.md"), name, &text)?;
+    report::write(dir, name, &report::rounds(options.rounds), &text)?;
     charts::write(dir)?;
     println!("written to {}", dir.display());
     Ok(())
