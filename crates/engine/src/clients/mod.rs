@@ -14,6 +14,7 @@ pub(crate) mod checks;
 pub(crate) mod client_memory;
 pub(crate) mod inbox;
 
+pub(crate) mod parted_list;
 pub(crate) mod parts;
 pub(crate) mod patterns;
 pub(crate) mod pubsub;

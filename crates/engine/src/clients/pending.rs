@@ -2,6 +2,7 @@
 
 use crate::clients::blocked::Unblock;
 use crate::clients::client_memory::Counted;
+use crate::clients::parted_list::PartedList;
 use crate::clients::session::State;
 use crate::clients::statistics::{Called, Moment};
 use crate::keys::gate::StoreGate;
@@ -80,7 +81,7 @@ pub(crate) struct Queued {
 
 /// The commands between MULTI and EXEC, and the watched keys.
 pub(crate) struct Block {
-    pub commands: Vec<Queued>,
+    pub commands: PartedList<Queued>,
     pub watching: Option<Arc<Watching>>,
 }
 
@@ -88,11 +89,8 @@ impl Block {
     /// Returns whether the block's commands have more arguments than this, the watched keys included.
     pub fn is_longer_than(&self, arguments: usize) -> bool {
         let watched = self.watching.as_ref().map_or(0, |watching| watching.len());
-        let mut left = arguments.checked_sub(watched);
-        for queued in &self.commands {
-            left = left.and_then(|left| left.checked_sub(queued.args.as_args().len()));
-        }
-        left.is_none()
+        let Some(left) = arguments.checked_sub(watched) else { return true };
+        self.commands.iter().try_fold(left, |left, queued| left.checked_sub(queued.args.as_args().len())).is_none()
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::clients::acts::Acts;
 use crate::clients::blocked::Held;
 use crate::clients::client::{Client, IDLE_BYTES, Names};
+use crate::clients::parted_list::PartedList;
 use crate::clients::pending::{Event, Pending, Queued, What};
 use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
 use crate::clients::repeating::Repeating;
@@ -169,11 +170,19 @@ pub(crate) struct Question {
 /// A transaction that is being queued.
 #[derive(Default)]
 pub(crate) struct Multi {
-    pub commands: Vec<Queued>,
+    pub commands: PartedList<Queued>,
     /// Bytes of all queued arguments.
     pub bytes: usize,
     /// A command was refused when it came: EXEC refuses all.
     pub refused: bool,
+}
+
+impl Multi {
+    /// Returns the bytes of the queue and of all queued arguments.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes + self.commands.memory_bytes()
+    }
 }
 
 /// The wait that has to end before the connection's next request is looked at.
@@ -445,9 +454,8 @@ impl Session {
     /// Bytes of queued commands and watched keys.
     #[inline]
     pub(crate) fn queued_bytes(&self) -> usize {
-        let of_queue = |multi: &Multi| multi.bytes + multi.commands.capacity() * size_of::<Queued>();
         let watched = self.watching.as_ref().map_or(0, |watching| watching.bytes());
-        self.multi.as_deref().map_or(0, of_queue) + watched
+        self.multi.as_deref().map_or(0, Multi::memory_bytes) + watched
     }
 
     /// Bytes of the arguments of a command that waits.

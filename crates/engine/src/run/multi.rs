@@ -4,6 +4,7 @@
 //! looks for watchers after its effects are visible, so what it does not mark is what the session reads.
 
 use crate::clients::client_memory::{Counted, RESERVED_BYTES_MIN};
+use crate::clients::parted_list::PartedList;
 use crate::clients::pending::{Block, Pending, Queued, Work};
 use crate::clients::session::{Multi, Session, Waiting};
 use crate::clients::statistics::{Outcome, Wait};
@@ -129,7 +130,8 @@ impl WorkerState {
         let multi = session.multi.take().unwrap_or_default();
         let seed = self.next_seed();
         // The watched keys stay registered until the block has run: what changes before it has its locks counts.
-        let (bytes, block) = (multi.bytes, Block { commands: multi.commands, watching: session.watching.take() });
+        let (bytes, watching) = (multi.memory_bytes(), session.watching.take());
+        let block = Block { commands: multi.commands, watching };
         let is_long = block.is_longer_than(ARGUMENTS_AT_ONCE);
         let writes = || block.commands.iter().any(|queued| flags_of_queued(engine, queued).has(Flag::Write));
         let refused = refused.filter(|_| session.state.repeating.is_none() && writes());
@@ -214,12 +216,13 @@ impl Engine {
     /// Drops the queue of a transaction that is not going to run.
     pub(crate) fn drop_queue(&self, session: &mut Session) {
         if let Some(multi) = session.multi.take() {
-            self.release_queue(session, multi.commands, multi.bytes);
+            let bytes = multi.memory_bytes();
+            self.release_queue(session, multi.commands, bytes);
         }
     }
 
     /// Leaves it to the I/O pool to free a long queue, of so many bytes, which count until then.
-    pub(crate) fn release_queue(&self, session: &Session, commands: Vec<Queued>, bytes: usize) {
+    pub(crate) fn release_queue(&self, session: &Session, commands: PartedList<Queued>, bytes: usize) {
         // Without data there is no I/O pool yet.
         if commands.len() > COMMANDS_AT_ONCE
             && self.store().is_some()
@@ -237,6 +240,156 @@ impl Engine {
             && let Some(inbox) = self.inbox(session.client.worker)
         {
             self.pool.submit(Job { session: session.id, inbox: inbox.clone(), task: Task::Forget(watching) });
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::clients::client::Peer;
+    use crate::run::engine::Process;
+    use crate::run::memory::Allocator;
+    use crate::run::worker::Worker;
+    use haypile_commands::Table;
+    use haypile_config::read::CommandLine;
+    use haypile_store::{DiskFree, MemoryBase, Store};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+
+    const DISK_FREE_MIN_BYTES: u64 = 1 << 20;
+
+    /// A server with a client, and data; its I/O pool has no threads, so that what is left to the pool stays there.
+    struct Server {
+        engine: Arc<Engine>,
+        worker: Worker,
+        session: Session,
+        disk_free: Arc<AtomicU64>,
+        store: Arc<Store>,
+        dir: PathBuf,
+    }
+
+    impl Server {
+        fn new() -> Server {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            let name = format!("haypile-multi-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            let dir = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(dir.join("log")).expect("a temporary directory can be made");
+            let disk_free = Arc::new(AtomicU64::new(1 << 30));
+            let mut options = haypile_store::testing::options(&dir);
+            let free = disk_free.clone();
+            options.disk_free = DiskFree(Arc::new(move || Some(free.load(Ordering::Relaxed))));
+            options.disk_free_min_bytes = DISK_FREE_MIN_BYTES;
+            let store = Store::open(options, Arc::new(MemoryBase::default()), |_| ()).expect("a fresh directory opens");
+            let line = haypile_config::load(&CommandLine::default(), &mut std::io::empty()).expect("a right line");
+            let about = Process {
+                executable: "test".into(),
+                config_file: None,
+                memory_budget: Arc::default(),
+                version: "test",
+                allocator: Allocator::NONE,
+            };
+            let engine = Engine::new(Arc::new(line.settings), Table::new(), 1, about, |_| ());
+            engine.attach(store.clone());
+            let mut worker = Worker::new(engine.clone(), 0, Box::new(|| ()));
+            assert!(engine.admit());
+            let session = worker.connect(Peer { is_local: true, ..Peer::default() });
+            Server { engine, worker, session, disk_free, store, dir }
+        }
+
+        /// Returns the replies to lines that nothing keeps from running.
+        fn ask(&mut self, mut input: &[u8]) -> String {
+            let mut output = Vec::new();
+            while !input.is_empty() {
+                let turn = self.worker.turn(&mut self.session, input, &mut output, self.engine.now_ms());
+                assert!(matches!(turn.next, Next::Read | Next::Yield), "{:?}", turn.next);
+                input = &input[turn.consumed..];
+            }
+            String::from_utf8(output).expect("replies are text")
+        }
+
+        fn queue(&mut self, commands: usize) {
+            assert_eq!(self.ask(b"MULTI\r\n"), "+OK\r\n");
+            let replies = self.ask(&b"SET key value\r\n".repeat(commands));
+            assert_eq!(replies, "+QUEUED\r\n".repeat(commands));
+        }
+
+        /// Returns the bytes that are counted for what nobody uses any more.
+        fn released_bytes(&self) -> usize {
+            self.engine.client_memory.collected.load(Ordering::Relaxed) as usize
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.store.close();
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+
+    /// The end of a queue that does not run, and what the client hears of it.
+    type End = fn(&mut Server) -> String;
+
+    const ENDS: [(&str, End, &str); 6] = [
+        ("DISCARD", |server| server.ask(b"DISCARD\r\n"), "+OK"),
+        ("RESET", |server| server.ask(b"RESET\r\n"), "+RESET"),
+        ("a client that goes", leave, ""),
+        ("a command that was refused", after_refused, "-EXECABORT Transaction discarded because of previous errors."),
+        ("too few replicas", without_replicas, "-EXECABORT Transaction discarded because of: NOREPLICAS"),
+        ("a full disk", on_full_disk, "-EXECABORT Transaction discarded because of: MISCONF"),
+    ];
+
+    fn leave(server: &mut Server) -> String {
+        server.worker.disconnect(&mut server.session);
+        String::new()
+    }
+
+    fn after_refused(server: &mut Server) -> String {
+        assert!(server.ask(b"SET key\r\n").starts_with("-ERR"));
+        server.ask(b"EXEC\r\n")
+    }
+
+    fn without_replicas(server: &mut Server) -> String {
+        server.store.set_lacks_replicas(true);
+        server.ask(b"EXEC\r\n")
+    }
+
+    fn on_full_disk(server: &mut Server) -> String {
+        server.disk_free.store(DISK_FREE_MIN_BYTES / 2, Ordering::Relaxed);
+        let begun = Instant::now();
+        while !server.store.refuses_writes() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the store looks at its disk");
+            std::thread::yield_now();
+        }
+        server.ask(b"EXEC\r\n")
+    }
+
+    #[test]
+    fn a_long_queue_that_does_not_run_counts_until_the_pool_frees_it() {
+        for (name, end, reply) in ENDS {
+            let mut server = Server::new();
+            server.queue(2 * COMMANDS_AT_ONCE);
+            let multi = server.session.multi.as_ref().expect("it is queued");
+            let least = multi.bytes + multi.commands.len() * size_of::<Queued>();
+            assert_eq!((server.engine.pool.queued(), server.released_bytes()), (0, 0), "{name}");
+            let said = end(&mut server);
+            assert!(said.starts_with(reply), "{name}: {said}");
+            assert_eq!(server.engine.pool.queued(), 1, "{name}: an event loop would take too long over it");
+            assert!(server.released_bytes() >= least, "{name}: {} of {least}", server.released_bytes());
+            server.engine.pool.close();
+            assert_eq!(server.released_bytes(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_short_queue_is_freed_at_once() {
+        for (name, end, reply) in ENDS {
+            let mut server = Server::new();
+            server.queue(COMMANDS_AT_ONCE);
+            let said = end(&mut server);
+            assert!(said.starts_with(reply), "{name}: {said}");
+            assert_eq!((server.engine.pool.queued(), server.released_bytes()), (0, 0), "{name}");
         }
     }
 }
