@@ -35,7 +35,7 @@ pub use keys::gate::StoreGate;
 pub use run::archive::{ArchiveFacts, Archiver, Archiving, BackupFacts};
 pub use run::backups::{Archive, Made};
 pub use run::engine::{Engine, Loading, Process, StoreRef};
-pub use run::group::{Group, GroupFacts, Leader, Member, MemberFacts, MemberSeen, Order, Proxied};
+pub use run::group::{Group, GroupFacts, Leader, Member, MemberFacts, MemberSeen, Order, Proxied, WAY_BACK};
 pub use run::memory::Allocator;
 pub use run::migrate::{Target, Targets};
 pub use run::proxy::PROXY;

@@ -19,7 +19,8 @@ fn a_server_whose_member_was_removed_comes_back_on_a_fresh_directory() {
     // On its old directory the server is a member for good.
     let join = format!("RAFT.CLUSTER JOIN 127.0.0.1:{}", group.ports[1 - leader]);
     let init = format!("RAFT.CLUSTER INIT 127.0.0.1:{}", group.ports[gone]);
-    let refused = "-ERR this server is in a Raft group already\r\n";
+    let refused = "-ERR this server was removed from its Raft group: to bring this server back, start it on an empty \
+                   directory without 'raft-node-id' and 'raft-peers', and say RAFT.CLUSTER JOIN there\r\n";
     let mut removed = group.client(gone);
     let says = |removed: &mut _| {
         let fault = raft(removed, "fault");

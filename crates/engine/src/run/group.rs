@@ -21,6 +21,10 @@ use std::sync::{Arc, OnceLock};
 /// The error of calls on data while no leader is known.
 pub(crate) const CLUSTERDOWN: &str = "CLUSTERDOWN The cluster is down";
 
+/// The way back of a server whose member was removed from its group.
+pub const WAY_BACK: &str = "to bring this server back, start it on an empty directory without 'raft-node-id' and \
+                            'raft-peers', and say RAFT.CLUSTER JOIN there";
+
 /// A function that changes what lies on the disk while no data are open. Its inner error says that nothing has changed;
 /// the outer one, that nobody knows.
 pub type Put<'a> = dyn FnMut() -> Result<Result<(), String>, String> + 'a;
@@ -70,6 +74,8 @@ pub struct GroupFacts {
     pub rebuilds: u64,
     /// The reason why the member takes no part, if it does not.
     pub fault: Option<String>,
+    /// Whether `fault` is that the member was removed from its group.
+    pub is_removed: bool,
 }
 
 /// The facts about one member of a group.
@@ -399,6 +405,9 @@ impl Engine {
     pub(crate) fn expect_order(&self, order: GroupOrder) -> Result<GroupOrder, Error> {
         let begins = matches!(order, GroupOrder::Begin { .. } | GroupOrder::Join { .. });
         match (begins, self.group.is_member()) {
+            (true, true) if self.group.facts().is_some_and(|facts| facts.is_removed) => {
+                return Err(Error::text(format!("ERR this server was removed from its Raft group: {WAY_BACK}")));
+            }
             (true, true) => return Err(Error::text("ERR this server is in a Raft group already")),
             (true, false) if self.is_replica() => {
                 return Err(Error::text("ERR this server is a replica: REPLICAOF NO ONE first"));

@@ -7,7 +7,7 @@
 
 use crate::raft::change::GroupInfo;
 use crate::raft::{Raft, lock};
-use haypile_engine::GroupFacts;
+use haypile_engine::{GroupFacts, WAY_BACK};
 use std::time::Duration;
 
 /// How often a member looks whether it knows a leader; at the second look without one it asks.
@@ -36,8 +36,7 @@ pub fn look_again_and_again(raft: &Raft) {
             // The server may have left the group meanwhile.
             Some(Word::Removed(members)) if raft.is_member() => {
                 let text = format!(
-                    "member {} was removed from the group, whose members are {}: to bring this server back, start it \
-                     on an empty directory without 'raft-node-id' and 'raft-peers', and say RAFT.CLUSTER JOIN there",
+                    "member {} was removed from the group, whose members are {}: {WAY_BACK}",
                     facts.node_id,
                     members.join(", ")
                 );

@@ -402,6 +402,7 @@ impl<'a> Turns<'a> {
             seen: seen(id),
         };
         let is_there = self.member.configuration().get(self.options.id).is_some();
+        let removed = lock(&self.raft.removed).clone().filter(|_| standing.leader == 0 || !is_there);
         GroupFacts {
             leader_address: self
                 .member
@@ -420,7 +421,8 @@ impl<'a> Turns<'a> {
             copies: standing.copies,
             elections: self.elections,
             rebuilds: self.member.machine().rebuilds,
-            fault: lock(&self.raft.removed).clone().filter(|_| standing.leader == 0 || !is_there),
+            is_removed: removed.is_some(),
+            fault: removed,
             ..known(&self.raft.place())
         }
     }
