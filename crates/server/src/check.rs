@@ -2,7 +2,7 @@
 //! `haypile_store::check` and `haypile_types::check` have the rules; this file opens the directory, prints, and returns
 //! the exit code.
 
-use crate::datadir;
+use crate::datadir::{self, Inspected};
 use haypile_log::{Cut, ReadOnlyFiles};
 use haypile_store::check::{
     Above, Broken, Facts, Finding, Findings, Garbage, Kind, Looked, Merged, Meter, Progress, note,
@@ -105,14 +105,7 @@ fn check_dir(dir: &Path, meter: &Meter, findings: &mut Findings<'_>) -> Result<O
     if inspected.engine == "memory" {
         return Ok(None);
     }
-    let base = match Image::open(&datadir::base_dir(dir)) {
-        Ok(base) => base,
-        Err(OpenError::Corrupt(why)) => {
-            findings.add(Kind::Base, "base", why);
-            return Err(Broken::Noted);
-        }
-        Err(error) => return Err(Broken::Unreadable(error.to_string())),
-    };
+    let base = open_base(dir, &inspected, findings)?;
     let mut source = read_only(dir);
     datadir::tell(&mut source, dir, false).map_err(Broken::Unreadable)?;
     let above = Above::read(&source, &base, meter, findings)?;
@@ -120,6 +113,26 @@ fn check_dir(dir: &Path, meter: &Meter, findings: &mut Findings<'_>) -> Result<O
     let checked = Facts::read(&merged, &above, findings).and_then(|facts| check(&merged, &facts, findings));
     let seen = checked.map_err(|error| note(error, findings))?;
     Ok(Some(Whole { seen, records: above.records, above: above.last.0 - above.applied.0, cut: above.cut }))
+}
+
+fn open_base(dir: &Path, inspected: &Inspected, findings: &mut Findings<'_>) -> Result<Image, Broken> {
+    let path = datadir::base_dir(dir);
+    if datadir::is_missing(&path) {
+        if !inspected.has_base {
+            // A start makes one.
+            return Ok(Image::empty());
+        }
+        findings.add(Kind::Base, path.display(), "it is missing");
+        return Err(Broken::Noted);
+    }
+    match Image::open(&path) {
+        Ok(base) => Ok(base),
+        Err(OpenError::Corrupt(why)) => {
+            findings.add(Kind::Base, "base", why);
+            Err(Broken::Noted)
+        }
+        Err(error) => Err(Broken::Unreadable(error.to_string())),
+    }
 }
 
 fn progress_line(progress: &Progress) -> String {

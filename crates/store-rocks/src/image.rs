@@ -33,7 +33,7 @@ impl Image {
     pub fn open(directory: &Path) -> Result<Image, OpenError> {
         refuse_headless(directory)?;
         if !directory.join("CURRENT").exists() {
-            return Ok(Image::of(None));
+            return Ok(Image::empty());
         }
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&Cache::new_hyper_clock_cache(CACHE_BYTES, 0));
@@ -46,6 +46,11 @@ impl Image {
         options.set_skip_stats_update_on_db_open(true);
         let db = DB::open_for_read_only(&options, directory, false).map_err(|error| open_error(error, directory))?;
         Ok(Image::of(Some(Handle::new(db).1)))
+    }
+
+    /// Returns the base of a directory in which no server has made one yet.
+    pub fn empty() -> Image {
+        Image::of(None)
     }
 
     fn of(open: Option<Arc<Open>>) -> Image {

@@ -112,7 +112,8 @@ each piece of the log; records that are missing between them are named.
 Each defect is a line on standard output, up to 20 of a kind; totals come last. Progress goes to standard error. What is garbage,
 which goes by itself, is only counted. Memory stays below 100 MB and what the log holds above the base.
 
-Exit status: 0 it is sound, 1 there are defects, 2 it cannot be read.
+Exit status: 0 it is sound, 1 there are defects (a lost base or log is one), 2 that cannot be told: it cannot be read, is
+neither a data directory nor an archive, is of a newer version, or a server has it.
 ";
 
 impl Cli {

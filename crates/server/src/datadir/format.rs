@@ -74,6 +74,11 @@ pub(super) struct Format {
     has_end: bool,
 }
 
+/// Returns whether a part of a directory is known not to be there.
+pub fn is_missing(part: &Path) -> bool {
+    !part.try_exists().unwrap_or(true)
+}
+
 fn engine_name(engine: Engine) -> &'static str {
     match engine {
         Engine::RocksDb => "rocksdb",
@@ -96,9 +101,8 @@ impl Format {
     pub fn expect_parts(&self, dir: &Path) -> Result<(), String> {
         // Where the end file is lost as well, the open names that.
         let has_log = self.has_end && dir.join(END_FILE).exists();
-        let has_base = self.has_end || self.complete_through > 0;
-        for (is_expected, name, part) in [(has_log, "log", log_dir(dir)), (has_base, "base", base_dir(dir))] {
-            if is_expected && !part.try_exists().unwrap_or(true) {
+        for (is_expected, name, part) in [(has_log, "log", log_dir(dir)), (self.has_base(), "base", base_dir(dir))] {
+            if is_expected && is_missing(&part) {
                 let (dir, part) = (dir.display(), part.display());
                 return Err(format!(
                     "The data in {dir} cannot be opened: the {name} is damaged: {part} is missing. {ADVICE}"
@@ -106,6 +110,11 @@ impl Format {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the directory is to have a base: a server has served it before, or it is a backup.
+    pub fn has_base(&self) -> bool {
+        self.has_end || self.complete_through > 0
     }
 
     /// Parses `haypile data directory`, then `format N`, then `engine NAME`, then `id HEX`; in a backup then `complete

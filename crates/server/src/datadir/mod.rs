@@ -13,7 +13,7 @@ mod incoming;
 mod making;
 mod paths;
 
-pub use format::{complete_through, expect_end, id, mark_backup, tell};
+pub use format::{complete_through, expect_end, id, is_missing, mark_backup, tell};
 pub use incoming::{
     adopt_incoming, check_exchange, exchange, exchange_for_nothing, mark_incoming, remove_incoming, unmark_incoming,
 };
@@ -133,6 +133,8 @@ fn close_to_others(config: &Config) {
 /// A data directory that is only read, and that no server takes meanwhile.
 pub struct Inspected {
     pub engine: String,
+    /// Whether the directory is to have a base: a start would miss it.
+    pub has_base: bool,
     /// The lock; none where no server was ever started: a backup.
     _lock: Option<File>,
 }
@@ -169,7 +171,7 @@ pub fn inspect(dir: &Path) -> Result<Inspected, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(fails(error)),
     };
-    Ok(Inspected { engine: format.engine, _lock: lock })
+    Ok(Inspected { has_base: format.has_base(), engine: format.engine, _lock: lock })
 }
 
 /// Returns the holder of the lock, as far as the file says.

@@ -156,6 +156,45 @@ fn a_base_that_lost_all_its_files_is_a_defect() {
 }
 
 #[test]
+fn a_lost_base_or_log_is_a_defect_where_a_start_would_miss_it() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    for command in ["SET k v", "SAVE"] {
+        assert_eq!(server.client().ask(command), "+OK\r\n");
+    }
+    server.stop();
+    let backups = fs::read_dir(dir.path().join("backups")).expect("backups");
+    let backup = backups.flatten().next().expect("a backup").path();
+    for whole in [dir.path(), &backup] {
+        for part in ["base", "log"] {
+            let without = TempDir::new();
+            planting::copy(whole, without.path());
+            let lost = without.path().join(part);
+            fs::remove_dir_all(&lost).expect("it is there");
+            let checked = check(without.path());
+            assert_eq!(checked.code, Some(1), "{checked:?}");
+            assert!(checked.lines[0].contains(lost.to_str().expect("text")), "{checked:?}");
+            assert_eq!((checked.errors.as_str(), lost.exists()), ("", false), "{checked:?}");
+        }
+    }
+    let base = dir.path().join("base");
+    fs::remove_dir_all(&base).expect("it is there");
+    let lines = [
+        &format!("base: {}: it is missing", base.display()),
+        "1 defects: 1 base",
+        "not everything was checked: there is damage behind which nothing can be told",
+    ];
+    assert_eq!(check(dir.path()).lines, lines);
+    // A first start that was killed before it had made them.
+    let fresh = TempDir::new();
+    let about = fs::read_to_string(dir.path().join("HAYPILE")).expect("readable");
+    fs::write(fresh.path().join("HAYPILE"), about.replace("log noted in haypile.end\n", "")).expect("it is writable");
+    let checked = check(fresh.path());
+    assert_eq!((checked.code, checked.findings()), (Some(0), vec!["sound"]), "{checked:?}");
+    Server::start(fresh.path(), &[]).stop();
+}
+
+#[test]
 fn what_cannot_be_read_is_neither_sound_nor_a_defect() {
     let empty = TempDir::new();
     let checked = check(empty.path());
