@@ -27,6 +27,7 @@ pub use clients::client::{Client, Names, Peer};
 pub use clients::inbox::{Inbox, Wake};
 pub use clients::pending::Event;
 pub use clients::pubsub::{Payload, Sink};
+pub use clients::push::Push;
 pub use clients::session::Session;
 pub use clients::statistics::Moment;
 pub use clients::statistics::counters::{Count, Counters, Distribution, Histogram};

@@ -5,6 +5,7 @@ mod server;
 
 use haypile_engine::{Delivery, Next, Peer, Session};
 use server::Server;
+use std::time::Duration;
 
 /// The most subscriptions that end in one turn.
 const AT_ONCE: usize = 64;
@@ -105,6 +106,37 @@ fn a_turn_ends_no_subscriptions_of_others() {
     }
     assert!(!server.worker.end_departed(), "the rest is fewer");
     assert_eq!(count(&mut server), 0);
+}
+
+/// Where subscriptions take long to end, a round and a turn of a RESET end few of them.
+#[test]
+fn few_subscriptions_end_at_once_where_they_take_long() {
+    const NAMES: usize = 80;
+    const AT_LEAST: usize = 8;
+    let mut server = Server::new();
+    server.ask(0, "PING");
+    (1..=2).for_each(|client| psubscribe(&mut server, client, NAMES));
+    let mut session = connect(&mut server);
+    let names: String = (0..NAMES).map(|name| format!(" 3:{name}*")).collect();
+    turn(&mut server, &mut session, format!("PSUBSCRIBE{names}\r\n").as_bytes());
+    // As many as begin in a round end in one whatever the time.
+    while server.worker.end_departed() {}
+    server.worker.set_step_time_max(Duration::ZERO);
+    server.leave(2);
+    server.leave(1);
+    let mut looks = connect(&mut server);
+    let mut count = |server: &mut Server| turn(server, &mut looks, b"PUBSUB NUMPAT\r\n").0;
+    for round in 1..=2 * NAMES / AT_LEAST {
+        assert_eq!(server.worker.end_departed(), round < 2 * NAMES / AT_LEAST);
+        assert_eq!(count(&mut server), format!(":{}\r\n", 3 * NAMES - round * AT_LEAST));
+    }
+    let mut turns = 0;
+    let mut next = turn(&mut server, &mut session, b"RESET\r\n").1;
+    while next == Next::Yield {
+        turns += 1;
+        next = turn(&mut server, &mut session, b"").1;
+    }
+    assert_eq!(turns, (NAMES - AT_ONCE) / AT_LEAST, "the last ones end together");
 }
 
 /// Takes one turn of a session: what it is told, and what comes next.

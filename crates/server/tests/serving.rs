@@ -7,6 +7,33 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
+/// Messages to many clients leave some at a time; none of these is answered before it has all that came earlier.
+#[test]
+fn who_listens_has_all_messages_before_its_next_reply() {
+    const LISTENERS: usize = 60;
+    const MESSAGES: usize = 100;
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--workers", "1"]);
+    let mut publisher = server.client();
+    let mut listeners: Vec<Client<_>> = (0..LISTENERS).map(|_| server.client()).collect();
+    listeners.iter_mut().for_each(|listener| _ = listener.ask("SUBSCRIBE news"));
+    for round in 0..20 {
+        let publish: String = (0..MESSAGES).map(|number| format!("PUBLISH news {round}:{number}\r\n")).collect();
+        publisher.send(publish.as_bytes());
+        (0..MESSAGES).for_each(|_| assert_eq!(publisher.reply(), format!(":{LISTENERS}\r\n")));
+        listeners.iter_mut().for_each(|listener| listener.send(b"PING\r\n"));
+        for listener in &mut listeners {
+            for number in 0..MESSAGES {
+                let text = format!("{round}:{number}");
+                let message = format!("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n${}\r\n{text}\r\n", text.len());
+                assert_eq!(listener.reply(), message);
+            }
+            assert_eq!(listener.reply(), "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+        }
+    }
+    server.stop();
+}
+
 #[test]
 fn commands_are_answered_in_order_however_they_arrive() {
     let dir = TempDir::new();

@@ -84,6 +84,8 @@ pub struct Client {
     pub(crate) footprint: Footprint,
     /// The connection goes on to the leader of a group.
     is_handed_on: AtomicBool,
+    /// The client was sent messages about keys that another one tracks.
+    pub(crate) hears_for_others: AtomicBool,
     /// The facts of a connection of replication; None for a client.
     pub(crate) peer_server: Option<PeerServer>,
 }
@@ -185,6 +187,7 @@ impl Client {
             message_bytes: AtomicUsize::new(0),
             footprint: Footprint::default(),
             is_handed_on: AtomicBool::new(false),
+            hears_for_others: AtomicBool::new(false),
             peer_server: None,
         }
     }

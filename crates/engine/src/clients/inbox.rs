@@ -1,15 +1,16 @@
 //! The one way by which anything comes back to an event loop from other threads: two queues, and one wake-up for all
 //! that gathers in them until the loop looks.
 //!
-//! Events are for sessions that wait for them. Notices are for whoever they concern, and come unasked: messages, orders
-//! to close. An event loop takes its notices before each turn of a session, so that what happened before a request was
-//! sent is seen before it is answered, as in a server with one thread.
+//! Events are for sessions that wait for them. Notices are for whoever they concern, and come unasked: messages. Orders,
+//! such as to close, come so too. An event loop takes its notices before each turn of a session, so that what happened
+//! before a request was sent is seen before it is answered, as in a server with one thread.
 
 use crate::clients::pending::{Event, What};
 use crate::clients::pubsub::{Message, Payload};
 use crate::keys::gate::StoreGate;
 use crate::keys::waiters::Bell;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,7 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 pub struct Inbox {
     /// The events for sessions. Their number is bounded by that of the sessions: each waits for one event at most.
     events: Mutex<Vec<Event>>,
-    /// The notices. Senders bound them: they wait while there are too many bytes here (`Engine::is_congested`).
+    /// The notices. Senders bound them: they wait while these weigh too much (`Engine::is_congested`).
     notices: Mutex<Notices>,
     /// Bytes of the notices that nobody else has.
     bytes: AtomicU64,
@@ -31,19 +32,28 @@ pub struct Inbox {
 
 #[derive(Default)]
 struct Notices {
-    queue: Vec<Notice>,
-    /// Bytes of all of them, also of those that are shared with other event loops.
-    bytes: usize,
+    queue: VecDeque<Notice>,
+    orders: Vec<Order>,
+    /// The weight of the queue, and of the notices that were taken from it and are not all delivered.
+    weight: usize,
+    /// The number of notices that there ever were.
+    count: u64,
 }
 
-/// Something that nobody waits for.
+/// Something that a session is told at once, before messages that came earlier.
+pub(crate) enum Order {
+    Close(u64),
+    /// The user of the session with this number may have lost channels that the session is subscribed to.
+    Recheck(u64),
+    /// CLIENT PAUSE has ended.
+    Resume,
+}
+
+/// Something that clients are sent and nobody waits for.
 pub(crate) enum Notice {
     Message(Arc<Message>),
     /// A line for all clients in MONITOR, encoded.
     Line(Arc<Payload>),
-    Close(u64),
-    /// The user of the session with this number may have lost channels that the session is subscribed to.
-    Recheck(u64),
     /// The values that this session, or one that it hears for, has kept of these keys count no more; those of all keys,
     /// if none are named. It depends on the record `gate`.
     Invalidate {
@@ -57,8 +67,20 @@ pub(crate) enum Notice {
         session: u64,
         redirect: u64,
     },
-    /// CLIENT PAUSE has ended.
-    Resume,
+}
+
+/// The notices that have been delivered, as their inbox counts them.
+#[derive(Default)]
+pub(crate) struct Delivered {
+    weight: usize,
+    own_bytes: usize,
+}
+
+impl Delivered {
+    pub fn add(&mut self, notice: &Notice) {
+        self.weight += notice.weight();
+        self.own_bytes += notice.bytes().0;
+    }
 }
 
 impl Inbox {
@@ -83,21 +105,34 @@ impl Inbox {
         (self.wake)();
     }
 
-    /// Adds a notice; how many bytes there are in the queue now.
+    /// Adds a notice; what all that are not delivered weigh now.
     pub(crate) fn notify(&self, notice: Notice) -> usize {
-        let (first, queued) = {
+        let (first, weight) = {
             let mut notices = lock(&self.notices);
-            let (own, shared) = notice.bytes();
-            notices.bytes += own + shared;
-            self.bytes.fetch_add(own as u64, Relaxed);
-            notices.queue.push(notice);
+            notices.weight += notice.weight();
+            notices.count += 1;
+            self.bytes.fetch_add(notice.bytes().0 as u64, Relaxed);
+            notices.queue.push_back(notice);
             self.has_notices.store(true, Ordering::Release);
-            (notices.queue.len() == 1, notices.bytes)
+            (notices.queue.len() == 1, notices.weight)
         };
         if first {
             (self.wake)();
         }
-        queued
+        weight
+    }
+
+    /// Adds an order.
+    pub(crate) fn order(&self, order: Order) {
+        let first = {
+            let mut notices = lock(&self.notices);
+            notices.orders.push(order);
+            self.has_notices.store(true, Ordering::Release);
+            notices.orders.len() == 1
+        };
+        if first {
+            (self.wake)();
+        }
     }
 
     /// Takes all events; `into` is empty and its memory is kept.
@@ -105,15 +140,20 @@ impl Inbox {
         std::mem::swap(&mut *lock(&self.events), into);
     }
 
-    /// Whether there are notices. One load.
+    /// Whether there are orders, or notices that are not delivered. One load.
     #[inline]
     pub fn has_notices(&self) -> bool {
         self.has_notices.load(Ordering::Acquire)
     }
 
-    /// Bytes of the notices in the queue.
-    pub(crate) fn queued_bytes(&self) -> usize {
-        lock(&self.notices).bytes
+    /// The weight of the notices that are not delivered: their bytes, and those that receivers are going to be sent.
+    pub(crate) fn weight(&self) -> usize {
+        lock(&self.notices).weight
+    }
+
+    /// The number of notices that there ever were.
+    pub(crate) fn notified(&self) -> u64 {
+        lock(&self.notices).count
     }
 
     /// Bytes of the notices that no other event loop has as well.
@@ -121,12 +161,26 @@ impl Inbox {
         self.bytes.load(Relaxed)
     }
 
-    /// Takes all notices.
-    pub(crate) fn take_notices(&self) -> Vec<Notice> {
+    /// Takes all orders, and all notices if those that were taken before have been delivered.
+    pub(crate) fn take_notices(&self, backlog: &mut VecDeque<Notice>) -> Vec<Order> {
         let mut notices = lock(&self.notices);
-        self.has_notices.store(false, Ordering::Release);
-        self.bytes.store(0, Relaxed);
-        std::mem::take(&mut *notices).queue
+        if backlog.is_empty() {
+            std::mem::swap(backlog, &mut notices.queue);
+        }
+        self.has_notices.store(!(backlog.is_empty() && notices.queue.is_empty()), Ordering::Release);
+        std::mem::take(&mut notices.orders)
+    }
+
+    /// Counts notices as delivered; whether there are others. `all` says that none of those that were taken is left.
+    pub(crate) fn settle(&self, delivered: Delivered, all: bool) -> bool {
+        let mut notices = lock(&self.notices);
+        let Delivered { weight, own_bytes } = delivered;
+        assert!(weight <= notices.weight, "a notice is delivered once");
+        notices.weight -= weight;
+        self.bytes.fetch_sub(own_bytes as u64, Relaxed);
+        let are_left = !(all && notices.queue.is_empty() && notices.orders.is_empty());
+        self.has_notices.store(are_left, Ordering::Release);
+        are_left
     }
 }
 
@@ -141,7 +195,21 @@ impl Notice {
                 (own + size_of::<Notice>(), shared)
             }
             Notice::RedirectBroken { .. } => (size_of::<Notice>(), 0),
-            Notice::Close(_) | Notice::Recheck(_) | Notice::Resume => (0, 0),
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let (own, shared) = self.bytes();
+        let sent = if let Notice::Message(message) = self { message.sent_bytes() } else { 0 };
+        own + shared + sent
+    }
+
+    /// Returns the record that the notice depends on.
+    pub fn gate(&self) -> StoreGate {
+        match self {
+            Notice::Message(message) => message.gate,
+            Notice::Invalidate { gate, .. } => *gate,
+            Notice::Line(_) | Notice::RedirectBroken { .. } => StoreGate::default(),
         }
     }
 }

@@ -116,6 +116,23 @@ pub(crate) struct Message {
     payload: Arc<Payload>,
     /// The record that the message tells of; it must not leave before that is durable.
     pub gate: StoreGate,
+    /// The number of its receivers on each event loop that has some, about.
+    receivers: usize,
+}
+
+/// A session that gets a message.
+#[derive(Clone, Copy)]
+pub(crate) struct Receiver {
+    pub session: u64,
+    /// The place of the pattern that the message came by, from 1 on; 0 for the channel itself.
+    by: u32,
+}
+
+impl Receiver {
+    /// Makes the receiver of something that is no message of a channel.
+    pub fn direct(session: u64) -> Receiver {
+        Receiver { session, by: 0 }
+    }
 }
 
 impl Message {
@@ -123,17 +140,35 @@ impl Message {
         kind: Channels,
         channel: Name,
         payload: Arc<Payload>,
-        patterns: Vec<Name>,
+        audience: &Audience,
         gate: StoreGate,
     ) -> Self {
         let word = if kind == Channels::Shard { "smessage" } else { "message" };
         let head = encode_head(&[word.as_bytes(), &channel]);
-        let patterns = patterns.into_iter().map(|pattern| {
-            let head = encode_head(&[b"pmessage", &pattern, &channel]);
-            (pattern, head)
+        let patterns = audience.patterns.iter().map(|pattern| {
+            let head = encode_head(&[b"pmessage", pattern, &channel]);
+            (pattern.clone(), head)
         });
         let patterns = patterns.collect();
-        Message { kind, channel, head, patterns, payload, gate }
+        let receivers = audience.count / audience.workers.len().max(1);
+        Message { kind, channel, head, patterns, payload, gate, receivers }
+    }
+
+    /// Returns the bytes that stand before the payload for a receiver, in RESP2.
+    pub fn head_for(&self, receiver: Receiver) -> &[u8] {
+        match receiver.by {
+            0 => &self.head,
+            by => &self.patterns[by as usize - 1].1,
+        }
+    }
+
+    pub fn payload(&self) -> &Arc<Payload> {
+        &self.payload
+    }
+
+    /// Bytes that the receivers on an event loop are going to be sent, each of them, about.
+    pub fn sent_bytes(&self) -> usize {
+        self.receivers * (self.head.len() + self.payload.own_and_shared_bytes().0)
     }
 
     /// Bytes of its own, and of a payload that is counted for all who share it.
@@ -474,16 +509,15 @@ impl Subscribers {
         }
     }
 
-    /// Calls `deliver` for each session that gets the message, with what stands before the payload in RESP2: by its
-    /// channel first, then by patterns, as in Redis.
-    pub fn route(&self, message: &Message, mut deliver: impl FnMut(u64, &[u8], &Arc<Payload>)) {
+    /// Adds the sessions that get a message: by its channel first, then by patterns, as in Redis.
+    pub fn receivers(&self, message: &Message, into: &mut Vec<Receiver>) {
         let direct = if message.kind == Channels::Shard { &self.shard } else { &self.plain };
         if let Some(sessions) = direct.get(&message.channel) {
-            sessions.iter().for_each(|&session| deliver(session, &message.head, &message.payload));
+            into.extend(sessions.iter().map(|&session| Receiver::direct(session)));
         }
-        for (pattern, head) in &message.patterns {
+        for (at, (pattern, _)) in message.patterns.iter().enumerate() {
             if let Some(sessions) = self.patterns.get(pattern) {
-                sessions.iter().for_each(|&session| deliver(session, head, &message.payload));
+                into.extend(sessions.iter().map(|&session| Receiver { session, by: at as u32 + 1 }));
             }
         }
     }

@@ -24,6 +24,7 @@ use haypile_log::Index;
 use haypile_resp::{Limits, Parser, Pieces, Protocol, ReplyPieces};
 use haypile_store::Pins;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The shortest time that timers can measure.
@@ -97,6 +98,8 @@ pub struct Session {
     pub(crate) checks: u32,
     /// The session is counted among those in MONITOR.
     pub(crate) is_monitor: bool,
+    /// The notice that the next request waits for, by its number in the inbox.
+    pub(crate) notices_due: Option<u64>,
     /// The tracker by which others find the session.
     pub(crate) shown_tracker: Option<Arc<Tracker>>,
     /// The command that ran last.
@@ -241,6 +244,7 @@ impl Session {
             parser: Parser::new(Limits { authenticated: state.authenticated, ..limits }),
             state,
             is_monitor: false,
+            notices_due: None,
             shown_tracker: None,
             last_command: None,
             deferred: Deferred::default(),
@@ -438,6 +442,11 @@ impl Session {
     /// Returns whether the client is shown all commands.
     pub fn monitors(&self) -> bool {
         self.state.monitors
+    }
+
+    /// Returns whether the client may be sent what it did not ask for.
+    pub(crate) fn hears(&self) -> bool {
+        self.listens() || self.state.tracker.is_some() || self.client.hears_for_others.load(Ordering::Relaxed)
     }
 
     /// Returns whether the client may be silent for as long as it likes: it only listens.

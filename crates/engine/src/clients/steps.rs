@@ -6,14 +6,21 @@ use haypile_commands::host::Channels;
 use haypile_commands::table::Subscribes;
 use haypile_commands::{CommandId, Entry};
 use haypile_resp::{self as resp, OwnedArgs};
+use std::time::Duration;
 
 /// Names that are subscribed to, or not any more, in one turn: a tenth of a millisecond, and up to one where there are
 /// hundreds of thousands.
 pub(crate) const NAMES_AT_ONCE: usize = 256;
 
-/// Subscriptions of a client that has gone, or of a RESET, that end at once. They may have been there for long, and on
-/// virtual machines memory that was not touched for a second costs up to 80 microseconds for each place.
+/// Subscriptions of a client that has gone, or of a RESET, that end at once at most.
 pub(crate) const ENDED_AT_ONCE: usize = 64;
+
+/// The time after which a step stops, of subscriptions that end and of messages that are delivered, however few there
+/// were: their memory may not have been touched for long, and is slow then on virtual machines.
+pub(crate) const STEP_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// The number of subscriptions that end between two looks at the clock.
+pub(crate) const ENDED_BETWEEN_LOOKS: usize = 8;
 
 /// A command whose names are not all done with.
 pub(crate) enum Steps {

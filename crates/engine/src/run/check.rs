@@ -1,7 +1,7 @@
 //! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
 use crate::clients::checks::{CONGESTED, IN_GROUP, LIMITED, MONITORED, REDIRECTED, RESTRICTED, STALE, TRACKS};
-use crate::clients::inbox::Notice;
+use crate::clients::inbox::Order;
 use crate::clients::repeating::Selected;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -74,7 +74,7 @@ impl Engine {
     /// Has commands that were held look again.
     pub fn wake_held(&self) {
         // The thread that repeats a master's commands has the last place.
-        (0..=self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
+        (0..=self.workers()).for_each(|worker| self.order(worker, Order::Resume));
     }
 }
 
@@ -409,6 +409,7 @@ mod tests {
     use super::*;
     use crate::Worker;
     use crate::clients::client::Peer;
+    use crate::clients::inbox::Notice;
     use crate::clients::pubsub::Payload;
     use crate::run::engine::Process;
     use crate::run::memory::Allocator;

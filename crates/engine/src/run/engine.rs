@@ -8,7 +8,7 @@ use crate::clients::checks::Checks;
 use crate::clients::client::Client;
 use crate::clients::client::Clients;
 use crate::clients::client_memory::{ClientMemory, RESERVED_BYTES_MIN};
-use crate::clients::inbox::{Inbox, Notice};
+use crate::clients::inbox::{Inbox, Notice, Order};
 use crate::clients::pubsub::PubSub;
 use crate::clients::session::State;
 use crate::clients::statistics::counters::{Count, Counters};
@@ -259,6 +259,13 @@ impl Engine {
         assert!(is_first, "an event loop is made once");
     }
 
+    /// Has an event loop carry out an order for a client of its own.
+    pub(crate) fn order(&self, worker: usize, order: Order) {
+        if let Some(inbox) = self.inboxes[worker].get() {
+            inbox.order(order);
+        }
+    }
+
     /// Tells an event loop something.
     pub(crate) fn notify(&self, worker: usize, notice: Notice) {
         if let Some(inbox) = self.inboxes[worker].get()
@@ -272,7 +279,7 @@ impl Engine {
     /// Only who is told so by the bit asks, because it may be set too late: after the inbox was left, and emptied.
     pub(crate) fn is_congested(&self, bytes: usize) -> bool {
         let bytes_max = self.congested_bytes();
-        let are_full = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.queued_bytes() > bytes_max);
+        let are_full = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.weight() > bytes_max);
         let lack_room = self.waits_for_room();
         if !are_full && !lack_room {
             self.checks.set_congested(false);
@@ -375,7 +382,7 @@ impl Engine {
             Some(server) => (server.end)(),
             None => {
                 self.end_wait(client.id, End::Gone);
-                self.notify(client.worker, Notice::Close(client.id));
+                self.order(client.worker, Order::Close(client.id));
             }
         }
     }

@@ -118,7 +118,10 @@ impl Engine {
         let listens = |client: &Arc<Client>| !client.is_handed_on();
         let (session, worker) = match (redirect, self.clients.get(redirect).filter(listens)) {
             (0, _) => (tracker.session, tracker.worker),
-            (_, Some(client)) => (client.id, client.worker),
+            (_, Some(client)) => {
+                client.hears_for_others.store(true, Ordering::Relaxed);
+                (client.id, client.worker)
+            }
             (_, None) => {
                 tracker.is_broken.store(true, Ordering::Relaxed);
                 return self.notify(tracker.worker, Notice::RedirectBroken { session: tracker.session, redirect });

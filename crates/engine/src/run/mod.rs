@@ -45,6 +45,7 @@ pub(crate) mod http;
 pub(crate) mod invalidate;
 pub(crate) mod limit;
 pub(crate) mod monitor;
+pub(crate) mod notices;
 pub(crate) mod proxy;
 pub(crate) mod publish;
 pub(crate) mod room;

@@ -75,7 +75,7 @@ impl Engine {
         if audience.workers.is_empty() {
             return;
         }
-        let message = Arc::new(Message::new(kind, channel, payload, audience.patterns, gate));
+        let message = Arc::new(Message::new(kind, channel, payload, &audience, gate));
         audience.workers.iter().for_each(|&worker| self.notify(worker as usize, Notice::Message(message.clone())));
     }
 }

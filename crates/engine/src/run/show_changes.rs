@@ -2,11 +2,12 @@
 //! shows. RESET and the end of a client are such changes, too.
 
 use crate::clients::client::Names;
-use crate::clients::inbox::Notice;
+use crate::clients::inbox::Order;
 use crate::clients::session::{Effect, Session, State};
+use crate::clients::steps::ENDED_BETWEEN_LOOKS;
 use crate::keys::gate::StoreGate;
 use crate::run::engine::Engine;
-use crate::run::subscribing::{Departed, is_long};
+use crate::run::subscribing::Departed;
 use crate::run::worker::WorkerState;
 use haypile_log::Index;
 use haypile_resp::Limits;
@@ -55,7 +56,7 @@ impl WorkerState {
         if engine.refresh_user(&mut session.state) && !session.state.closing {
             // Channels that the client has subscribed to just now may be among those that it must not hear. One that
             // ends anyway gets its reply before.
-            self.inbox.notify(Notice::Recheck(session.id));
+            self.inbox.order(Order::Recheck(session.id));
         }
         let state = &session.state;
         session.client.show_names(&state.names);
@@ -76,9 +77,9 @@ impl WorkerState {
         self.set_limits(session);
     }
 
-    /// The end of a client. Very many subscriptions end one after the other.
+    /// The end of a client. More than a few subscriptions end one after the other: many clients may go at once.
     pub(crate) fn depart(&mut self, engine: &Engine, session: &mut Session) {
-        if is_long(session.state.subscriptions.len()) {
+        if session.state.subscriptions.len() > ENDED_BETWEEN_LOOKS {
             let all = Arc::unwrap_or_clone(std::mem::take(&mut session.state.subscriptions));
             // The subscriptions are counted until they have ended.
             engine.client_memory.add_shared(all.bytes());
@@ -100,7 +101,7 @@ impl WorkerState {
         engine.drop_queue(session);
         engine.unwatch(session);
         let fresh = engine.fresh_state();
-        self.end_some(engine, session.id, Arc::make_mut(&mut session.state.subscriptions), usize::MAX);
+        self.end_some(engine, session.id, Arc::make_mut(&mut session.state.subscriptions), usize::MAX, None);
         let names = Names { name: Vec::new(), user: None, ..Names::clone(&session.state.names) };
         session.state = State {
             names: Arc::new(names),

@@ -8,7 +8,7 @@
 
 use crate::clients::pubsub::{Change, Subscriptions};
 use crate::clients::session::{Session, Waiting};
-use crate::clients::steps::{ENDED_AT_ONCE, NAMES_AT_ONCE, Steps};
+use crate::clients::steps::{ENDED_AT_ONCE, ENDED_BETWEEN_LOOKS, NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::worker::{Next, WorkerState};
@@ -18,17 +18,13 @@ use haypile_commands::{Args, CommandId, Error, call_host};
 use haypile_log::Index;
 use haypile_resp::{OwnedArgs, Reply};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Subscriptions of a client that has gone, to be ended.
 pub(crate) struct Departed {
     pub session: u64,
     /// Invariant: there are some.
     pub left: Subscriptions,
-}
-
-/// Returns whether so many subscriptions end that others have their turn in between.
-pub(crate) fn is_long(ended: usize) -> bool {
-    ended > ENDED_AT_ONCE
 }
 
 impl WorkerState {
@@ -104,9 +100,11 @@ impl WorkerState {
     }
 
     fn step_of_reset(&mut self, engine: &Engine, session: &mut Session, steps: Box<Steps>, out: &mut Vec<u8>) -> Next {
-        if is_long(session.state.subscriptions.len()) {
+        if session.state.subscriptions.len() > ENDED_AT_ONCE {
             let id = session.id;
-            self.end_some(engine, id, Arc::make_mut(&mut session.state.subscriptions), ENDED_AT_ONCE);
+            let until = self.ending_until();
+            let all = Arc::make_mut(&mut session.state.subscriptions);
+            self.end_some(engine, id, all, ENDED_AT_ONCE, Some(until));
             session.client.show_subscriptions(session.state.subscriptions.counts());
             session.waiting = Waiting::Steps(steps);
             return Next::Yield;
@@ -115,8 +113,15 @@ impl WorkerState {
         self.reply(engine, session, Reply::Simple("RESET"), Index(0), out)
     }
 
-    /// Ends at most so many subscriptions of a session; returns how many.
-    pub(crate) fn end_some(&mut self, engine: &Engine, session: u64, all: &mut Subscriptions, most: usize) -> usize {
+    /// Ends at most so many subscriptions of a session, and few where the time has come; returns how many.
+    pub(crate) fn end_some(
+        &mut self,
+        engine: &Engine,
+        session: u64,
+        all: &mut Subscriptions,
+        most: usize,
+        until: Option<Instant>,
+    ) -> usize {
         let mut ended = 0;
         while ended < most
             && let Some((kind, name)) = all.pop()
@@ -124,8 +129,15 @@ impl WorkerState {
             let change = Change { kind, name, subscribed: false };
             self.subscribers.change(&engine.pubsub, self.index, session, &change);
             ended += 1;
+            if ended % ENDED_BETWEEN_LOOKS == 0 && until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
         }
         ended
+    }
+
+    fn ending_until(&self) -> Instant {
+        Instant::now() + self.step_time_max
     }
 
     /// Ends some more subscriptions of clients that have gone; whether there are others left.
@@ -133,13 +145,17 @@ impl WorkerState {
         if self.departed.is_empty() {
             return false;
         }
-        // More end than begin meanwhile: subscriptions do not pile up where clients come and go faster.
-        let mut most = ENDED_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
-        while most > 0
+        // More end than begin meanwhile, whatever the time: subscriptions do not pile up where clients come and go
+        // faster.
+        let least = 2 * std::mem::take(&mut self.subscribed);
+        let (mut ended, most, until) = (0, ENDED_AT_ONCE.max(least), self.ending_until());
+        while ended < most
+            && (ended < least.max(1) || Instant::now() < until)
             && let Some(Departed { session, mut left }) = self.departed.pop_front()
         {
             let bytes = left.bytes();
-            most -= self.end_some(engine, session, &mut left, most);
+            let (most, until) = if ended < least { (least - ended, None) } else { (most - ended, Some(until)) };
+            ended += self.end_some(engine, session, &mut left, most, until);
             engine.client_memory.subtract_shared(bytes - left.bytes());
             if !left.is_empty() {
                 self.departed.push_front(Departed { session, left });

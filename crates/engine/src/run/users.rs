@@ -3,7 +3,7 @@
 
 use crate::clients::accounts::keeps_channels;
 use crate::clients::client::Client;
-use crate::clients::inbox::Notice;
+use crate::clients::inbox::Order;
 use crate::clients::session::{Session, State};
 use crate::run::engine::Engine;
 use haypile_acl::log::Context;
@@ -68,7 +68,7 @@ impl Engine {
                     for client in clients.iter().filter(|client| client.peer_server.is_none()) {
                         match &mut own {
                             Some((id, state)) if *id == client.id => state.closing |= loses_channels(state, now),
-                            _ => self.notify(client.worker, Notice::Recheck(client.id)),
+                            _ => self.order(client.worker, Order::Recheck(client.id)),
                         }
                     }
                 }

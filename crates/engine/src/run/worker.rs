@@ -6,19 +6,21 @@
 
 use crate::clients::checks::LIMITED;
 use crate::clients::client::{Client, Peer};
-use crate::clients::inbox::{Inbox, Notice, Wake};
+use crate::clients::inbox::{Inbox, Wake};
 use crate::clients::pending::{Event, What};
 use crate::clients::pubsub::Subscribers;
 use crate::clients::push::Push;
 use crate::clients::session::{Session, State, Waiting};
 use crate::clients::statistics::Outcome;
 use crate::clients::statistics::counters::Counters;
+use crate::clients::steps::STEP_TIME_MAX;
 use crate::keys::claims::Claims;
 use crate::keys::locks::Waiter;
 use crate::keys::waiters::End;
 use crate::run::ahead::Ahead;
 use crate::run::engine::Engine;
 use crate::run::expiry::BATCH;
+use crate::run::notices::Backlog;
 use crate::run::pool::Job;
 use crate::run::subscribing::Departed;
 use haypile_config::Durability;
@@ -39,6 +41,8 @@ pub struct Worker {
 pub(crate) struct WorkerState {
     pub index: usize,
     pub inbox: Arc<Inbox>,
+    /// The notices that were taken from there and are not all delivered.
+    pub backlog: Backlog,
     pub buffers: TxnBuffers,
     pub claims: Claims,
     pub ahead: Ahead,
@@ -54,6 +58,8 @@ pub(crate) struct WorkerState {
     pub departed: VecDeque<Departed>,
     /// Subscriptions that have begun since some of these ended.
     pub subscribed: usize,
+    /// The time after which a step stops, of subscriptions that end and of messages that are delivered.
+    pub step_time_max: Duration,
     /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Checks::held`.
     pub paused: HashSet<u64>,
     /// Wall clock of this turn, in milliseconds since 1970.
@@ -139,6 +145,7 @@ impl Worker {
             state: WorkerState {
                 index,
                 inbox,
+                backlog: Backlog::default(),
                 buffers: TxnBuffers::default(),
                 claims: Claims::default(),
                 ahead: Ahead::default(),
@@ -148,6 +155,7 @@ impl Worker {
                 subscribers: Subscribers::default(),
                 departed: VecDeque::new(),
                 subscribed: 0,
+                step_time_max: STEP_TIME_MAX,
                 paused: HashSet::new(),
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
@@ -196,44 +204,6 @@ impl Worker {
         self.state.set_limits(session);
     }
 
-    /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called
-    /// before each turn if the inbox has notices.
-    pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {
-        let state = &mut self.state;
-        for notice in state.inbox.take_notices() {
-            match notice {
-                Notice::Message(message) => {
-                    // One that tells of what was taken back is none.
-                    let Some(gate) = self.engine.gate_now(message.gate) else { continue };
-                    state.subscribers.route(&message, |session, head, payload| {
-                        deliver(session, Delivery::Push { push: Push::Message { head, payload }, gate });
-                    });
-                }
-                Notice::Line(payload) => {
-                    let push = Push::Message { head: &[], payload: &payload };
-                    for &session in &state.subscribers.monitors {
-                        deliver(session, Delivery::Push { push, gate: Index(0) });
-                    }
-                }
-                Notice::Invalidate { session, is_redirected, keys, gate } => {
-                    let push = Push::Invalidation { is_redirected, keys: keys.as_ref() };
-                    let gate = self.engine.gate_now(gate).unwrap_or(Index(0));
-                    deliver(session, Delivery::Push { push, gate });
-                }
-                Notice::RedirectBroken { session, redirect } => {
-                    deliver(session, Delivery::Push { push: Push::RedirectBroken(redirect), gate: Index(0) });
-                }
-                Notice::Close(session) => deliver(session, Delivery::Close),
-                Notice::Recheck(session) => deliver(session, Delivery::Recheck),
-                Notice::Resume => {
-                    for &session in &state.paused {
-                        deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
-                    }
-                }
-            }
-        }
-    }
-
     /// Ends some subscriptions of clients that have gone; returns whether others are left, for which the loop is woken
     /// again. To be called once in a round, whatever the number of turns in it: it takes as long as a turn may.
     pub fn end_departed(&mut self) -> bool {
@@ -243,6 +213,12 @@ impl Worker {
             state.inbox.wake();
         }
         are_left
+    }
+
+    /// Sets the time after which a step stops, of subscriptions that end and of messages that are delivered. Some are
+    /// done with whatever the time.
+    pub fn set_step_time_max(&mut self, time: Duration) {
+        self.state.step_time_max = time;
     }
 
     /// Whether some session waits for the I/O pool: others are answered without delay then, rather than together.

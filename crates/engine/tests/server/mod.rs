@@ -5,7 +5,7 @@
 use haypile_commands::Table;
 use haypile_config::Settings;
 use haypile_config::read::CommandLine;
-use haypile_engine::{Delivery, Engine, Event, Next, Opener, Peer, Process, Session, Worker};
+use haypile_engine::{Delivery, Engine, Event, Next, Opener, Peer, Process, Session, Wake, Worker};
 use haypile_log::Index;
 use haypile_store::testing::FaultBase;
 use haypile_store::{MemoryBase, Store, StoreOptions};
@@ -178,8 +178,10 @@ impl Server {
         let engine = engine_of(table, 1);
         let (wake, wakes) = channel();
         let wake = Mutex::new(wake);
-        let worker =
-            Worker::new(engine.clone(), 0, Box::new(move || _ = wake.lock().expect("senders do not panic").send(())));
+        let wake: Wake = Box::new(move || _ = wake.lock().expect("senders do not panic").send(()));
+        let mut worker = Worker::new(engine.clone(), 0, wake);
+        // Steps are as long as their counts say, on slow machines, too.
+        worker.set_step_time_max(PATIENCE);
         Server { now_ms: engine.now_ms(), engine, worker, clients: Vec::new(), wakes, store: data }
     }
 
@@ -266,6 +268,7 @@ impl Server {
         let Server { worker, clients, .. } = self;
         let engine = worker.engine().clone();
         worker.end_departed();
+        worker.begin_deliveries();
         worker.take_notices(|session, delivery| {
             let client = clients.iter_mut().find(|client| client.session.id == session);
             let client = client.expect("a notice is for a session");

@@ -298,6 +298,9 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         let State { session, output } = &mut *state;
         let mut worker = event_loop.worker.borrow_mut();
+        if worker.owes_messages(session) {
+            return (0, Next::Yield);
+        }
         let out = output.buffer(&mut event_loop.spares.borrow_mut());
         let before = out.len();
         let turn = worker.turn(session, input, out, began_us / 1000);

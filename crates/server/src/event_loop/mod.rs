@@ -364,6 +364,7 @@ impl EventLoop {
             if are_left || self.has_notices() {
                 // More mail has come meanwhile, or was left for later: the connections have their turns in between.
                 tokio::task::yield_now().await;
+                self.worker.borrow_mut().begin_deliveries();
             }
         }
     }

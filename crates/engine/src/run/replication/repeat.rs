@@ -220,6 +220,7 @@ impl Repeater {
     fn take_mail(&mut self, session: &mut Session) {
         let inbox: Arc<Inbox> = self.worker.inbox().clone();
         if inbox.has_notices() {
+            self.worker.begin_deliveries();
             self.worker.take_notices(|id, delivery| {
                 if let Delivery::Event(event) = delivery
                     && id == session.id
