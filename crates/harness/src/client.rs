@@ -247,6 +247,11 @@ impl Client {
         Client { input: BufReader::with_capacity(64 << 10, stream), out: Vec::new() }
     }
 
+    /// Returns the connection. Bytes that were read ahead are lost.
+    pub fn into_stream(self) -> TcpStream {
+        self.input.into_inner()
+    }
+
     /// Returns our end's port, by which a server knows this client.
     pub fn local_port(&self) -> io::Result<u16> {
         Ok(self.input.get_ref().local_addr()?.port())
