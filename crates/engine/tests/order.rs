@@ -110,6 +110,19 @@ impl Loops {
         self.client.ask(&mut self.own, command)
     }
 
+    /// Sends a command of the client that has to wait for others, and returns its reply.
+    fn ask_and_wait(&mut self, command: &str) -> String {
+        assert_eq!(self.ask(command), "", "{command}");
+        self.own.start_jobs();
+        let mut events = Vec::new();
+        while events.is_empty() {
+            self.wakes.recv_timeout(PATIENCE).expect("the command ends");
+            self.own.inbox().take(&mut events);
+        }
+        events.into_iter().for_each(|event| self.client.session.deliver(event));
+        self.go_on()
+    }
+
     /// Lets the client take what was delivered to it, and returns what it got.
     fn go_on(&mut self) -> String {
         let Client { session, output } = &mut self.client;
@@ -193,16 +206,39 @@ fn a_migrated_key_is_gone_then_marked_then_told_of_then_delivered() {
     let listens = ["SUBSCRIBE __keyevent@0__:del"];
     let mut loops = Loops::new(&first, READS, &listens, "stream", "EXISTS stream");
     loops.engine.reach_targets(Box::new(Takes));
-    assert_eq!(loops.ask("MIGRATE host 1 stream 0 60000"), "");
-    loops.own.start_jobs();
-    let mut events = Vec::new();
-    while events.is_empty() {
-        loops.wakes.recv_timeout(PATIENCE).expect("the call ends");
-        loops.own.inbox().take(&mut events);
-    }
-    events.into_iter().for_each(|event| loops.client.session.deliver(event));
-    assert_eq!(loops.go_on(), "+OK");
+    assert_eq!(loops.ask_and_wait("MIGRATE host 1 stream 0 60000"), "+OK");
     loops.check(":0");
+}
+
+/// Two event loops, with what comes to database 0 by an exchange with database 1. While databases are exchanged no
+/// event loop reads a key, so a look is a PING.
+fn before_an_exchange() -> Loops {
+    let first = ["SELECT 1", "XADD stream 1-1 f v", "SET with it", "SELECT 0"];
+    let listens = ["HELLO 3", "CLIENT TRACKING ON", "GET with"];
+    Loops::new(&first, "XREAD BLOCK 0 STREAMS stream 0-0", &listens, "with", "PING")
+}
+
+#[test]
+fn an_exchange_of_databases_marks_then_is_told_of_then_delivered() {
+    let mut loops = before_an_exchange();
+    assert_eq!(loops.ask("SWAPDB 0 1"), "+OK");
+    loops.check("+PONG");
+}
+
+#[test]
+fn a_record_that_exchanges_databases_marks_then_is_told_of_then_delivered() {
+    let loops = before_an_exchange();
+    let (engine, store) = (&loops.engine, &loops.data.store);
+    let mut apply = || {
+        let call = Call { now_ms: engine.now_ms(), seed: 1, database: 0, mode: Mode::Memory, pins: None };
+        let mut txn = store.begin(TxnBuffers::default(), call);
+        txn.set_exclusive();
+        txn.swap_databases(0, 1).expect("writes");
+        txn.commit().expect("there is room");
+    };
+    let goes_on = || true;
+    FollowerLocks::new(engine, store, engine.store_version(), &goes_on).hold(Named::Everything, &mut apply);
+    loops.check("+PONG");
 }
 
 /// A record of a master makes no keyspace event: who has kept its key is told.

@@ -40,7 +40,8 @@ type Name = Arc<[u8]>;
 pub(crate) struct Watching {
     watches: Arc<Watches>,
     mark: Arc<Mark>,
-    /// By database and name: when it was watched. A deadline that had passed by then changes nothing for the session.
+    /// The moment since which each key is watched, by database and name. A deadline that had passed by then changes
+    /// nothing for the session.
     keys: BTreeMap<u32, HashMap<Name, u64, RandomState>>,
     count: usize,
     /// Bytes of all names.

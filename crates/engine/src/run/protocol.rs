@@ -5,10 +5,12 @@
 //! they hold (`keys::admission`), never in this order. The locks of the run's keys are held from before the
 //! transaction begins until after `conclude`; those of keys that it finds on its way, from then on.
 
+use crate::keys::gate::StoreGate;
+use crate::keys::watch::Watches;
 use crate::run::engine::Engine;
 use crate::run::serving::{Place, Service};
 use haypile_store::{Key, Stop, Store, Txn};
-use haypile_types::check::defects_of_meta_row;
+use haypile_types::check::defects_left;
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
@@ -74,18 +76,14 @@ pub(crate) fn conclude(
             let exchanged = exchanged_keys(engine, store, txn)?;
             let is_sure = service.as_ref().map_or(Ok(()), |service| service.confirm());
             debug_assert!(txn.names_all_keys(), "a record names each key whose elements it writes");
-            debug_assert_eq!(defects_left(txn), Vec::<String>::new(), "Invariant: meta rows are as docs/format says");
+            debug_assert_eq!(defects_left(txn), Vec::<String>::new(), "Invariant: rows are as docs/format says");
             is_sure.and_then(|()| txn.commit()).map(|_| {
                 engine.count_expired(txn);
-                if engine.watches.any() {
-                    engine.watches.on_commit(txn);
-                }
-                if engine.tracking.any() {
-                    engine.invalidate_changed(txn, by);
-                }
-                for (database, name, until_ms) in &exchanged {
-                    engine.watches.on_exchange(*database, name, *until_ms);
-                }
+                let mark = |watches: &Watches| {
+                    watches.on_commit(txn);
+                    exchanged.iter().for_each(|(database, name, until)| watches.on_exchange(*database, name, *until));
+                };
+                make_known(engine, mark, || engine.invalidate_changed(txn, by));
                 true
             })
         }
@@ -101,25 +99,33 @@ pub(crate) fn conclude(
     Ok(())
 }
 
-/// Marks the sessions that watch a key of a master's record, and then tells those that have kept one, as `conclude`
-/// does after a commit. The record has taken effect, and the locks of its keys are held.
-pub(crate) fn tell_of_record(engine: &Engine, store: &Store, keys: &[Key<'_>]) {
+/// Makes known that a transaction or a master's record has taken effect, while the locks of its keys are held: `mark`
+/// marks the sessions that watch a key of it, and then `tell` tells those that have kept one.
+///
+/// Invariant: the order of the two stands here alone. A client that is told may send EXEC at once, which has to fail
+/// if it watches such a key.
+#[inline]
+fn make_known(engine: &Engine, mark: impl FnOnce(&Watches), tell: impl FnOnce()) {
     if engine.watches.any() {
-        keys.iter().for_each(|key| {
-            engine.watches.on_record(key.name, |database| store.database_of(key.space) == Some(database));
-        });
+        mark(&engine.watches);
     }
     if engine.tracking.any() {
-        keys.iter().for_each(|key| engine.invalidate_key(key.name));
+        tell();
     }
 }
 
-/// Returns the defects of the meta rows that a transaction leaves, as far as these rows tell themselves: a collection
-/// without elements, or with others than it counts; a head that says what cannot be.
-fn defects_left(txn: &Txn<'_>) -> Vec<String> {
-    let mut defects = Vec::new();
-    txn.visit_left(|key, row| defects.extend(defects_of_meta_row(key, row)));
-    defects
+/// Makes known that a master's record about these keys has taken effect.
+pub(crate) fn make_record_known(engine: &Engine, store: &Store, keys: &[Key<'_>]) {
+    let mark = |watches: &Watches| {
+        let is_in = |key: &Key<'_>, database| store.database_of(key.space) == Some(database);
+        keys.iter().for_each(|key| watches.on_record(key.name, |database| is_in(key, database)));
+    };
+    make_known(engine, mark, || keys.iter().for_each(|key| engine.invalidate_key(key.name)));
+}
+
+/// Makes known that a master's record has taken effect which exchanges or empties databases, or may change any key.
+pub(crate) fn make_exchange_known(engine: &Engine) {
+    make_known(engine, Watches::on_replaced, || engine.invalidate_all(StoreGate::default()));
 }
 
 /// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.

@@ -12,7 +12,7 @@ struct Modules {
     sources: Vec<Source>,
     /// Files by module path.
     by_path: BTreeMap<Vec<String>, usize>,
-    /// By file: what it re-exports, by name.
+    /// The items that each file re-exports, by name.
     exports: Vec<BTreeMap<String, Vec<String>>>,
 }
 

@@ -23,6 +23,16 @@ fn one_function_of_the_engine_commits() {
 }
 
 #[test]
+fn one_function_of_the_engine_marks_and_then_tells() {
+    for code in ["watches.any()", "watches.on_commit(", "watches.on_exchange(", "watches.on_record("] {
+        assert_eq!(files_with(code), ["run/protocol.rs"], "`make_known` keeps the order: `{code}…`");
+    }
+    for code in [".invalidate_changed(", ".invalidate_key("] {
+        assert_eq!(files_with(code), ["run/protocol.rs"], "`make_known` keeps the order: `{code}…`");
+    }
+}
+
+#[test]
 fn guards_give_back_what_a_run_holds() {
     for code in
         [".unlock(", ".try_lock(", ".leave_pool(", ".enter_pool(", "exclusion.open()", "exclusion.ask_exclusive("]

@@ -5,10 +5,9 @@ use crate::clients::inbox::Inbox;
 use crate::keys::admission::{ExclusionHeld, KeysHeld, PoolInside};
 use crate::keys::claims::Claims;
 use crate::keys::exclusion::Exclusive;
-use crate::keys::gate::StoreGate;
 use crate::keys::locks::{HeldFor, Parked, Turn, Waiter};
 use crate::run::engine::Engine;
-use crate::run::protocol::{prepare, tell_of_record};
+use crate::run::protocol::{make_exchange_known, make_record_known, prepare};
 use crate::run::serving::{Place, Service};
 use haypile_store::{Call, Key, Mode, Named, RecordLocks, Stop, Store, TxnBuffers};
 use std::sync::Arc;
@@ -95,7 +94,7 @@ impl<'a> FollowerLocks<'a> {
     }
 
     /// Runs while nobody else runs on keys; unless the store is another one by then, or the engine ends.
-    fn alone(&self, run: impl FnOnce()) {
+    fn exclusively(&self, run: impl FnOnce()) {
         loop {
             let mut told = None;
             let held = ExclusionHeld::try_hold(&self.engine.exclusion, |answer| {
@@ -174,13 +173,10 @@ impl<'a> FollowerLocks<'a> {
         }
     }
 
-    /// Marks all watched keys, and serves all who wait: databases were exchanged or emptied.
+    /// Makes known that databases were exchanged or emptied, and serves all who wait.
     fn on_exchange(&self) {
-        self.engine.invalidate_all(StoreGate::default());
+        make_exchange_known(self.engine);
         let databases: Vec<u32> = (0..self.engine.databases).collect();
-        for (database, name) in self.engine.watches.in_databases(&databases) {
-            self.engine.watches.on_exchange(database, &name, u64::MAX);
-        }
         for (database, name) in self.engine.waiters.in_databases(&databases) {
             if let Err(stop) = self.serve(database, &name, Place::Exclusive { inbox: &self.inbox }) {
                 tracing::warn!("who waits for a key waits on: {stop:?}");
@@ -206,13 +202,13 @@ impl RecordLocks for FollowerLocks<'_> {
                 let claims = Claims::exclusive(keys.iter().map(|key| key.hash));
                 self.with_keys(&claims, || {
                     apply();
-                    tell_of_record(self.engine, self.store, keys);
+                    make_record_known(self.engine, self.store, keys);
                     if self.engine.waiters.any() {
                         self.serve_keys(keys, &claims);
                     }
                 });
             }
-            Named::Everything => self.alone(|| {
+            Named::Everything => self.exclusively(|| {
                 apply();
                 self.on_exchange();
             }),
