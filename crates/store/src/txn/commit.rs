@@ -7,8 +7,10 @@
 
 use crate::apply::staged::ROWS_AT_ONCE;
 use crate::apply::{Effects, Latching, OneLatch, ParsedEffects, Write, Written, latch_all, parse};
+use crate::base::{Lookup, Tier};
 use crate::databases::CountChanges;
 use crate::facts::fact_row;
+use crate::memtable::Found;
 use crate::objects::lease_row;
 use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
@@ -18,6 +20,7 @@ use crate::stop::{Mode, Stop};
 use crate::store::Store;
 use crate::txn::Txn;
 use crate::txn::own::{Overlay, print_of_row};
+use crate::value::Value;
 use haypile_log::{AppendError, Body, Index, Kind, Reservation, body_crc};
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -184,6 +187,23 @@ impl Txn<'_> {
             if let Some(left) = self.overlay.look(at) {
                 visit(&key, &left);
             }
+        }
+    }
+
+    /// Returns a row as the transaction leaves it, as far as memory tells; `None` where the disk would have to be read:
+    /// for assertions.
+    pub fn left_in_memory(&self, row: &[u8]) -> Option<Option<Value>> {
+        if let Some(at) = self.overlay.find_row(row) {
+            return Some(self.overlay.read(at));
+        }
+        match self.store.memtable.row(row) {
+            Found::Row(value, _) => Some(Some(value)),
+            Found::Deleted(_) => Some(None),
+            Found::Unknown => match self.store.base.get(row, Tier::Memory) {
+                Ok(Lookup::Row(value)) => Some(Some(value)),
+                Ok(Lookup::Absent) => Some(None),
+                Ok(Lookup::WouldBlock) | Err(_) => None,
+            },
         }
     }
 

@@ -22,10 +22,11 @@ mod string;
 mod tree;
 mod zset;
 
-use crate::key::Header;
-use haypile_store::Key;
+use crate::key::{Header, Object, deadline_rows};
 use haypile_store::base::BaseError;
 use haypile_store::check::{Facts, Finding, Findings, Merged};
+use haypile_store::{Key, Txn, row};
+use place::Shown;
 
 /// The contents of a sound directory, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,14 +48,37 @@ pub fn check(merged: &Merged<'_>, facts: &Facts, findings: &mut Findings<'_>) ->
     Ok(Seen { keys: sum(|tally| tally.keys), objects, deadlines: sum(|tally| tally.deadlines) })
 }
 
+/// Returns the defects of the keys that a transaction writes and leaves there, in words, as far as memory tells:
+/// collections without elements, or with others than they count; heads that say what cannot be; deadline and owner
+/// rows that are missing or those of another key. No disk is read: a row that only the disk may have passes for sound.
+pub fn defects_left(txn: &Txn<'_>) -> Vec<String> {
+    let (mut defects, mut beside) = (Vec::new(), Vec::new());
+    txn.visit_left(|key, row| {
+        let Some(header) = Header::parse(row) else { return defects.push("a meta row does not parse".into()) };
+        defects.extend(defects_of_meta_row(key, &header, row));
+        for (deadline_ms, value) in deadline_rows(Some(&header)) {
+            beside.push((row::expire_row(key, deadline_ms), value.to_vec()));
+        }
+        if let Some(Object { id, slot }) = header.object {
+            beside.push((row::owner_row(key.space, slot, id), key.name.to_vec()));
+        }
+    });
+    for (row, value) in beside {
+        let Some(left) = txn.left_in_memory(&row) else { continue };
+        if left.as_deref() != Some(&value[..]) {
+            defects.push(format!("row {} is to be {}, and is {left:?}", Shown(&row), Shown(&value)));
+        }
+    }
+    defects
+}
+
 /// Returns the defects of a key's meta row that its own bytes tell, in words.
-pub fn defects_of_meta_row(key: &Key<'_>, row: &[u8]) -> Vec<String> {
-    let Some(header) = Header::parse(row) else { return vec!["it does not parse".into()] };
+fn defects_of_meta_row(key: &Key<'_>, header: &Header, row: &[u8]) -> Vec<String> {
     let mut defects = Vec::new();
     let mut tell = |finding: &Finding| defects.push(format!("{}: {}", finding.place, finding.what));
     let mut findings = Findings::new(u64::MAX, &mut tell);
     let payload = &row[header.bytes_len()..];
-    values::check_payload(&header, payload, &mut place::Report { findings: &mut findings, database: 0, key });
+    values::check_payload(header, payload, &mut place::Report { findings: &mut findings, database: 0, key });
     defects
 }
 
