@@ -25,6 +25,7 @@ mod group;
 mod histories;
 mod inspect;
 mod listing;
+mod locks;
 mod log;
 mod noting;
 mod options;

@@ -1,9 +1,10 @@
 //! Segments: the files of a log, what counts in each, and how they are named.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::files::File;
+use crate::files::{File, Files, write_all_at};
 use crate::format::{Index, SegmentHeader};
 
 /// A segment. Its file is open only where it is used: a log may retain many.
@@ -49,6 +50,43 @@ pub(crate) struct Spare {
     pub bytes: u64,
 }
 
+/// The file of a segment that is being made, under a name that no open looks at.
+pub(crate) struct Unfinished {
+    file: Arc<dyn File>,
+    /// All that was written is on the disk.
+    is_synced: bool,
+}
+
+impl Unfinished {
+    pub fn new(file: Arc<dyn File>) -> Unfinished {
+        Unfinished { file, is_synced: false }
+    }
+
+    pub fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.file.allocate(bytes)
+    }
+
+    pub fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.is_synced = false;
+        write_all_at(&*self.file, bytes, offset)
+    }
+
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()?;
+        self.is_synced = true;
+        Ok(())
+    }
+
+    /// Gives the file a segment's name; the directory is to be synced then.
+    ///
+    /// Invariant: header and records of a file with such a name are on the disk, so that a bad header is damage.
+    pub fn name(self, files: &dyn Files, from: &Path, to: &Path) -> io::Result<Arc<dyn File>> {
+        assert!(self.is_synced, "a segment gets its name when it is synced: {}", to.display());
+        files.rename(from, to)?;
+        Ok(self.file)
+    }
+}
+
 const SEGMENT_SUFFIX: &str = ".log";
 const UNFINISHED_SUFFIX: &str = ".new";
 
@@ -81,5 +119,24 @@ impl FileName {
         } else {
             FileName::Foreign
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ForgetfulFiles;
+
+    #[test]
+    #[should_panic = "a segment gets its name when it is synced"]
+    fn a_segment_that_was_written_since_its_sync_gets_no_name() {
+        let files = ForgetfulFiles::new();
+        files.create_dir_all(Path::new("/log")).unwrap();
+        let (from, to) = (Path::new("/log/new"), Path::new("/log/segment"));
+        let mut made = Unfinished::new(files.create(from).unwrap());
+        made.write(b"header", 0).unwrap();
+        made.sync().unwrap();
+        made.write(b"groups", 6).unwrap();
+        _ = made.name(&files, from, to);
     }
 }

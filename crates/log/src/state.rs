@@ -1,8 +1,8 @@
 //! The state that the log's threads share: one mutex over the bookkeeping, never held across I/O, and the counters that
 //! a reservation reads without it.
 //!
-//! Invariant: locks are taken in the order `state`, `queue`. Appends take only `queue`. The stories that use this state
-//! are in `write.rs`, `sync.rs`, `space.rs` and `reader.rs`.
+//! Invariant: locks are taken in the order `state`, `queue`, which `locks.rs` asserts. Appends take only `queue`. The
+//! stories that use this state are in `write.rs`, `sync.rs`, `space.rs` and `reader.rs`.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::budget::{Budget, Padded};
+use crate::budget::Budget;
 use crate::durable::Reached;
 use crate::end::EndWriter;
 use crate::files::Files;
 use crate::format::{EntrySpan, GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::histories::Histories;
+use crate::locks::{First, Second};
 use crate::options::Options;
 use crate::phase::Phase;
 use crate::queue::{Part, Queue};
@@ -31,8 +32,8 @@ pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_
 pub(crate) struct Shared {
     pub options: Options,
     pub files: Arc<dyn Files>,
-    pub queue: Padded<Mutex<Queue>>,
-    pub state: Mutex<State>,
+    pub queue: Second<Queue>,
+    pub state: First<State>,
     /// Wakes the sync thread, the writer thread, the space thread.
     pub sync_cv: Condvar,
     pub write_cv: Condvar,
@@ -105,8 +106,9 @@ pub(crate) struct State {
     pub active: Option<Active>,
     pub spare: Option<Spare>,
     pub next_number: u64,
-    /// Number of the last salt given out; see [`Shared::salt`].
+    /// Number of the last salt given out, and the one before the first; see [`State::salt`].
     pub salts: u32,
+    pub salts_begin: u32,
 
     /// Parts that were taken from the queue and are not written: the active segment has no room, or the write failed.
     pub held: VecDeque<Part>,
@@ -207,6 +209,7 @@ impl Shared {
             spare: None,
             next_number,
             salts,
+            salts_begin: salts,
             held: VecDeque::new(),
             retained: VecDeque::new(),
             retained_closed: false,
@@ -239,8 +242,8 @@ impl Shared {
             files: options.files.clone(),
             reached: Reached::new(last, options.durability),
             options,
-            queue: Padded(Mutex::new(Queue::new(last, time_ms))),
-            state: Mutex::new(state),
+            queue: Second::new(Queue::new(last, time_ms)),
+            state: First::new(state),
             sync_cv: Condvar::new(),
             write_cv: Condvar::new(),
             space_cv: Condvar::new(),

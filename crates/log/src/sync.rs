@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
-use crate::files::{File, write_all_at};
+use crate::files::File;
 use crate::format::{Entry, GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
 use crate::phase::Phase;
-use crate::segment::{Active, Held, Segment};
+use crate::segment::{Active, Held, Segment, Unfinished};
 use crate::state::{Failure, Shared, State};
 
 impl Shared {
@@ -236,12 +236,12 @@ impl Shared {
         let unfinished = self.unfinished_path(header.number);
         let path = self.segment_path(header.number);
         let made = (|| {
-            let file = self.files.create(&unfinished)?;
-            file.allocate(bytes)?;
-            write_all_at(&*file, &header.encode()[..], 0)?;
-            write_all_at(&*file, groups, SEGMENT_HEADER_BYTES)?;
-            file.sync()?;
-            self.files.rename(&unfinished, &path)?;
+            let mut made = Unfinished::new(self.files.create(&unfinished)?);
+            made.allocate(bytes)?;
+            made.write(&header.encode()[..], 0)?;
+            made.write(groups, SEGMENT_HEADER_BYTES)?;
+            made.sync()?;
+            let file = made.name(&*self.files, &unfinished, &path)?;
             self.files.sync_dir(&self.options.dir)?;
             Ok(file)
         })();
@@ -259,9 +259,10 @@ impl Shared {
 }
 
 impl State {
-    /// A salt that no other segment of this run has: it is a running number, spread out.
+    /// Returns a salt that no other segment of this run has: a running number, spread out.
     pub(crate) fn salt(&mut self) -> crate::format::Salt {
         self.salts = self.salts.wrapping_add(1);
+        assert_ne!(self.salts, self.salts_begin, "a run makes fewer segments than there are salts");
         crate::format::Salt::of(self.salts)
     }
 
@@ -291,5 +292,23 @@ impl State {
             last = part.last;
         }
         (image, last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histories::Histories;
+    use crate::options::Options;
+
+    #[test]
+    #[should_panic = "fewer segments than there are salts"]
+    fn a_salt_is_given_out_once() {
+        let shared = Shared::new(Options::new("log"), Histories::default(), (Index(0), 0), Vec::new(), 1);
+        let mut state = shared.state.lock();
+        let first = state.salt();
+        assert_ne!(state.salt(), first);
+        state.salts = state.salts.wrapping_sub(3);
+        state.salt();
     }
 }
