@@ -145,6 +145,11 @@ impl KeySpec {
         !matches!(self.mode, Mode::Ro | Mode::None)
     }
 
+    /// Whether the command does nothing with the key but to remove it.
+    pub const fn removes(&self) -> bool {
+        matches!(self.mode, Mode::Rm)
+    }
+
     /// Whether the key's old value does not matter.
     pub const fn overwrites(&self) -> bool {
         matches!(self.mode, Mode::Ow)

@@ -6,10 +6,9 @@
 use crate::args::Args;
 use crate::error::Error;
 use crate::lookup::Entry;
-use crate::table::{Access, Channels, Command, Databases as Touched, Flag, Group, KeySpec, Subscribes, Use};
+use crate::table::{Channels, Command, Databases as Touched, Flag, KeySpec, Subscribes, Use};
 use haypile_acl::log::Context;
 use haypile_acl::{Databases, Denial, Denied, KeyUse, Reason, Request, User};
-use haypile_resp::number;
 
 /// A call that a client asks for.
 #[derive(Clone, Copy)]
@@ -60,41 +59,18 @@ impl Request for Requested<'_> {
     }
 
     fn databases(&self, visit: &mut dyn FnMut(usize, Databases) -> bool) {
-        if self.touches_selected() && !visit(0, Databases::One(self.database)) {
+        let command = self.entry.command;
+        if command.touches_selected(self.args) && !visit(0, Databases::One(self.database)) {
             return;
         }
-        let index = |at: usize| {
-            let index = number::parse_i64(self.args.opt(at)?)?;
-            u32::try_from(index).ok().map(|index| (at, Databases::One(index)))
-        };
-        match self.entry.command.databases {
-            Touched::Selected => {}
+        match command.databases {
             Touched::All => _ = visit(0, Databases::All),
-            Touched::Arguments(places) => {
-                _ = places.iter().filter_map(|&at| index(at)).all(|(at, databases)| visit(at, databases));
-            }
-            Touched::Keyword(word) => {
-                let place = (1..self.args.len()).rev().find(|&at| self.args.is(at, word));
-                if let Some((at, databases)) = place.and_then(|at| index(at + 1)) {
-                    visit(at, databases);
-                }
-            }
+            _ => _ = command.named_databases(self.args).all(|(at, database)| visit(at, Databases::One(database))),
         }
     }
 }
 
 impl Requested<'_> {
-    /// Whether the call reads or writes rows of the selected database. Functions belong to no database.
-    fn touches_selected(&self) -> bool {
-        let command = self.entry.command;
-        let touches = command.access != Access::None && command.group != Group::Scripting;
-        match command.databases {
-            Touched::All => false,
-            Touched::Arguments(_) => command.keys(self.args).next().is_some(),
-            _ => touches || command.keys(self.args).next().is_some(),
-        }
-    }
-
     /// Whether a user may make the call.
     #[inline]
     pub fn check(&self, user: &User) -> Result<(), Denied> {

@@ -124,8 +124,8 @@ fn what_would_change_too_much_is_copied() {
     assert_eq!(word(&mut client, "LLEN rest"), (COUNT - 199_000 + 1).to_string());
 }
 
-/// By the rules of `list-max-listpack-size` in the redis.conf of 7.2 and the release notes of 7.2 ("listpack for small
-/// lists"); 7.0 has only quicklists.
+/// The encodings are those of `list-max-listpack-size` in the redis.conf of 7.2 and of the release notes of 7.2
+/// ("listpack for small lists"); 7.0 has only quicklists.
 #[test]
 fn a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again() {
     let db = memory_store();

@@ -8,7 +8,7 @@ pub(crate) mod in_order;
 pub mod migrate;
 pub(crate) mod object;
 pub(crate) mod scan;
-pub(crate) mod sort;
+pub mod sort;
 pub(crate) mod sort_large;
 
 use crate::args::Args;

@@ -12,7 +12,7 @@ use crate::args::Args;
 use crate::error::Result;
 use crate::host::{Answer, Host};
 use crate::migration::Migration;
-use haypile_resp::Reply;
+use haypile_resp::{Reply, number};
 use haypile_store::Txn;
 use haypile_types::key::Type;
 use std::fmt;
@@ -385,6 +385,32 @@ impl Command {
         other_keys: None,
         uses: None,
     };
+
+    /// Returns whether a call reads or writes rows of the selected database. Functions belong to no database.
+    pub fn touches_selected(&self, args: Args) -> bool {
+        let touches = self.access != Access::None && self.group != Group::Scripting;
+        match self.databases {
+            Databases::All => false,
+            Databases::Arguments(_) => self.keys(args).next().is_some(),
+            Databases::Selected | Databases::Keyword(_) => touches || self.keys(args).next().is_some(),
+        }
+    }
+
+    /// Returns the databases that a call names, each with the place of the argument. Arguments that are no numbers are
+    /// left out.
+    pub fn named_databases<'a>(&self, args: Args<'a>) -> impl Iterator<Item = (usize, u32)> + use<'a> {
+        let (places, behind): (&[usize], _) = match self.databases {
+            Databases::Selected | Databases::All => (&[], None),
+            Databases::Arguments(places) => (places, None),
+            Databases::Keyword(word) => {
+                // A key may be named like the word.
+                let options = self.keys(args).map(|(at, _)| at + 1).max().unwrap_or(1);
+                (&[], (options..args.len()).rev().find(|&at| args.is(at, word)).map(|at| at + 1))
+            }
+        };
+        let number = move |at| u32::try_from(number::parse_i64(args.opt(at)?)?).ok();
+        places.iter().copied().chain(behind).filter_map(move |at| Some((at, number(at)?)))
+    }
 
     /// Returns whether the command's connection may have to wait until one of its keys has come to be.
     #[inline]

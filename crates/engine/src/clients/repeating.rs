@@ -2,9 +2,8 @@
 //! lies, and which one was refused.
 
 use crate::sync::{Mutex, lock};
-use haypile_commands::{Args, Body, Entry};
+use haypile_commands::{Args, Body, Entry, Selects};
 use haypile_config::Selection;
-use haypile_resp::number;
 use haypile_store::{Origin, Repeated, Stop, slot_of};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -120,29 +119,24 @@ impl Repeating {
 
 #[cold]
 fn select(selection: &Selection, selected: &AtomicU32, entry: &Entry, args: Args<'_>) -> Selected {
-    let name = &*entry.full_name;
-    let number = |at: usize| (at < args.len()).then(|| number::parse_i64(args.get(at))).flatten();
-    let database = |at: usize| number(at).and_then(|number| u32::try_from(number).ok());
+    let (name, command) = (&*entry.full_name, entry.command);
     let in_database = selected.load(Ordering::Relaxed);
     // The command itself speaks of wrong numbers.
-    let other = match name {
-        "select" => {
-            if let Some(database) = database(1) {
-                selected.store(database, Ordering::Relaxed);
-            }
-            return Selected::Runs;
+    let mut named = command.named_databases(args).map(|(_, database)| database);
+    let (other, second) = (named.next(), named.next());
+    if command.selects.is_some() {
+        let first = (command.selects == Some(Selects::First)).then_some(0);
+        if let Some(database) = first.or(other) {
+            selected.store(database, Ordering::Relaxed);
         }
-        "swapdb" => {
-            let (Some(one), Some(other)) = (database(1), database(2)) else { return Selected::Runs };
-            return across(selection, name, one, other);
-        }
-        "move" => database(2),
-        "copy" => (3..args.len()).find(|at| args.get(*at).eq_ignore_ascii_case(b"db")).and_then(|at| database(at + 1)),
-        _ => None,
-    };
-    let mut keys = entry.command.keys(args).map(|(at, _)| selection.has_slot(slot_of(args.get(at)).0)).peekable();
+        return Selected::Runs;
+    }
+    if let (Some(one), Some(other)) = (other, second) {
+        return across(selection, name, one, other);
+    }
+    let mut keys = command.keys(args).map(|(at, _)| selection.has_slot(slot_of(args.get(at)).0)).peekable();
     let Some(&first) = keys.peek() else {
-        let is_of_database = name == "flushdb" || matches!(entry.command.body, Body::Script(_));
+        let is_of_database = command.touches_selected(args) || matches!(command.body, Body::Script(_));
         return if is_of_database && !selection.has_database(in_database) { Selected::LeftOut } else { Selected::Runs };
     };
     if let Some(other) = other.filter(|other| *other != in_database) {
@@ -158,7 +152,7 @@ fn select(selection: &Selection, selected: &AtomicU32, entry: &Entry, args: Args
         (true, true) => Selected::Runs,
         (false, true) => Selected::LeftOut,
         // Keys that are not taken are not there.
-        _ if matches!(name, "del" | "unlink") => Selected::Runs,
+        _ if command.keys(args).all(|(_, spec)| spec.removes()) => Selected::Runs,
         _ => Selected::Refused(format!("{name} has keys of slots that `replicaof-slots` takes, and of others")),
     }
 }
@@ -207,21 +201,35 @@ mod tests {
         let origin = Origin { stream: [0; 40], offset: 0, database: 3 };
         let selecting = |databases, slots| Repeating::new(&origin, &Selection::read(databases, slots));
         let some = selecting("0,3", "");
-        for line in
-            ["SET a 1", "SELECT 1", "PUBLISH c m", "FLUSHALL", "SELECT 0", "FLUSHDB", "COPY a b DB 3", "UNKNOWN a"]
-        {
+        for line in [
+            "SET a 1",
+            "SELECT 1",
+            "PUBLISH c m",
+            "FLUSHALL",
+            "SELECT 0",
+            "FLUSHDB",
+            "COPY a b DB 3",
+            "COPY db 2",
+            "UNKNOWN a",
+        ] {
             assert_eq!(of(&some, line), Selected::Runs, "{line}");
         }
         of(&some, "SELECT 1");
-        for line in ["SET a 1", "FLUSHDB", "UNKNOWN a", "EVAL text 0", "MOVE a 2", "SWAPDB 2 1"] {
+        for line in ["SET a 1", "FLUSHDB", "UNKNOWN a", "EVAL text 0", "MOVE a 2", "SWAPDB 2 1", "COPY a b DB 2"] {
             assert_eq!(of(&some, line), Selected::LeftOut, "{line}");
+        }
+        // Functions belong to no database.
+        for line in ["SWAPDB x 1", "SWAPDB 1 x", "MOVE a x", "FLUSHALL", "FUNCTION FLUSH", "PING"] {
+            assert_eq!(of(&some, line) == Selected::Runs, !line.starts_with("MOVE"), "{line}");
         }
         for line in ["SWAPDB 0 1", "MOVE a 3", "COPY a b REPLACE DB 0"] {
             assert!(matches!(of(&some, line), Selected::Refused(_)), "{line}");
         }
         // Slot 15495 is that of `a`, and 3300 that of `b`.
         let some = selecting("", "15495");
-        for (line, expected) in [("SET a 1", true), ("SET b 1", false), ("MSET a 1 {a}b 2", true), ("DEL b a", true)] {
+        for (line, expected) in
+            [("SET a 1", true), ("SET b 1", false), ("MSET a 1 {a}b 2", true), ("DEL b a", true), ("UNLINK a b", true)]
+        {
             assert_eq!(of(&some, line) == Selected::Runs, expected, "{line}");
         }
         assert!(matches!(of(&some, "MSET a 1 b 2"), Selected::Refused(_)));
