@@ -7,6 +7,7 @@ mod server;
 
 use haypile_commands::{Args, Table};
 use haypile_resp::OwnedArgs;
+use haypile_store::base::BaseError;
 use server::{Data, Server};
 use std::collections::BTreeSet;
 
@@ -165,6 +166,11 @@ fn prepared() -> Server {
     server
 }
 
+/// Pauses all clients as far as they write.
+fn pause(server: &mut Server) {
+    assert_eq!(server.ask(OBSERVER, "CLIENT PAUSE 100000 WRITE"), "+OK");
+}
+
 /// Sends a command that may be held back, lets time pass, and reads the reply.
 fn pass(server: &mut Server, command: &str, ms: u64) {
     server.send(OBSERVER, command);
@@ -226,6 +232,14 @@ fn observed(server: &mut Server) -> Vec<(String, String)> {
     let kept = ["name=", "flags=", "db=", "sub=", "psub=", "ssub=", "resp=", "lib-name="];
     let facts: Vec<&str> = own.split(' ').filter(|fact| kept.iter().any(|kept| fact.starts_with(kept))).collect();
     see("the client", facts.join(" "));
+    let store = server.engine.store_arc().expect("it serves");
+    see("the longest time of a reply", format!("{:?}", store.view_age_max()));
+    // A full compaction of so little ends soon.
+    while store.is_compacting() {
+        std::thread::yield_now();
+    }
+    drop(store);
+    see("full compactions", server.info(OBSERVER, "full_compactions_done"));
     seen
 }
 
@@ -287,6 +301,37 @@ fn a_block_that_is_discarded_has_done_nothing() {
         assert!(reply.starts_with("-EXECABORT Transaction discarded because of: "), "{call}: {reply}");
         assert_same(call, &before, &observed(&mut server));
     }
+}
+
+/// Checks blocks that write nothing: others wait for the end of the pause.
+#[test]
+fn a_block_that_is_discarded_in_a_pause_has_done_nothing() {
+    let mut undisturbed = prepared();
+    pause(&mut undisturbed);
+    let before = observed(&mut undisturbed);
+    assert_eq!(before[0], ("paused".into(), "true".into()));
+    let mut discarded = 0;
+    for call in calls(CALLS).chain(calls(DEBUG_CALLS)) {
+        let mut server = prepared();
+        if !queue(&mut server, call) {
+            continue;
+        }
+        server.ask(ACTOR, "GET cold");
+        pause(&mut server);
+        server.freeze();
+        server.store.faults.set_get_fault(Some(BaseError::Failed("injected".into())));
+        server.send(ACTOR, "EXEC");
+        // Another database has no such key, and nothing is read.
+        if server.is_blocked(ACTOR) || call.starts_with("select") {
+            continue;
+        }
+        let reply = server.reply(ACTOR);
+        assert!(reply.starts_with("-EXECABORT Transaction discarded because of: "), "{call}: {reply}");
+        server.store.faults.set_get_fault(None);
+        assert_same(call, &before, &observed(&mut server));
+        discarded += 1;
+    }
+    assert!(discarded > 150, "only {discarded} blocks were discarded");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod server;
 
+use haypile_commands::keys::sort::MEMORY_BYTES_MAX;
 use haypile_commands::{Access, Args, Table};
 use haypile_resp::OwnedArgs;
 use server::{Data, Server};
@@ -51,6 +52,9 @@ const PREPARED: &str = "
     HSET gone:hash a 1|PEXPIRE gone:hash 1|SCRIPT LOAD return(redis.call('get',KEYS[1]))
 ";
 
+/// The bytes of an element of those that are too much for memory.
+const ELEMENT_BYTES: usize = 3100;
+
 fn calls(table: &str) -> impl Iterator<Item = &str> {
     table.lines().flat_map(|line| line.split('|')).map(str::trim).filter(|call| !call.is_empty())
 }
@@ -70,9 +74,10 @@ fn prepared() -> Server {
         (options.memtable_bytes, options.flush_log_bytes) = (1 << 30, 1 << 30);
     }));
     // Each larger than what is sorted in memory, by few long elements.
-    fill(&mut server, "RPUSH large", 3000, |n| format!("{:05}{:03100}", n * 48_271 % 3000, 0));
-    fill(&mut server, "GEOADD geo", 3000, |n| {
-        format!("{} {} {n:03100}", 10.0 + (n % 50) as f64 / 100.0, 50.0 + (n / 50) as f64 / 100.0)
+    let count = MEMORY_BYTES_MAX / ELEMENT_BYTES + 1;
+    fill(&mut server, "RPUSH large", count, |n| format!("{:0ELEMENT_BYTES$}", n * 48_271 % count));
+    fill(&mut server, "GEOADD geo", count, |n| {
+        format!("{} {} {n:0ELEMENT_BYTES$}", 10.0 + (n % 50) as f64 / 100.0, 50.0 + (n / 50) as f64 / 100.0)
     });
     fill(&mut server, "GEOADD geo", 1, |_| "11 51 GEO".into());
     fill(&mut server, "MSET", 10_000, |n| format!("k:{n} v:{n}"));

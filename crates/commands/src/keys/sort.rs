@@ -88,8 +88,8 @@ fn other_keys(args: Args) -> Option<&'static str> {
     None
 }
 
-/// Elements and weights of more bytes are not sorted in memory.
-pub(crate) const MEMORY_BYTES_MAX: usize = 8 << 20;
+/// Elements and weights of more bytes are not sorted in memory, but in a spool.
+pub const MEMORY_BYTES_MAX: usize = 8 << 20;
 
 /// Keys named by patterns that are read at one moment together. About as many fit an event loop's run.
 const TOGETHER_MAX: u64 = 1024;
