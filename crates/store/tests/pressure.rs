@@ -5,8 +5,8 @@ mod machine;
 
 use haypile_store::base::{Base, BaseError, Lookup, Pressure, Tier};
 use haypile_store::testing::PLAIN;
-use haypile_store::{Counter, DiskFree, ObjectId, Refusal, Space, Stop, Txn, WritePressure, row};
-use machine::{Machine, usual};
+use haypile_store::{Counter, DiskFree, Mode, ObjectId, Refusal, Space, Stop, Txn, TxnBuffers, WritePressure, row};
+use machine::{Machine, call, usual};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -311,6 +311,43 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     };
     assert!(machine.get("after").is_some() && machine.get("before").is_some());
     assert_eq!(machine.store.counter(0, Counter::Keys) as u64, n + 2);
+}
+
+/// The ids of objects are used up, and the log takes no record that leases more: an event loop does not wait for the
+/// thread that waits for the log.
+#[test]
+fn an_event_loop_does_not_wait_for_the_thread_that_leases_ids() {
+    let machine = Machine::new(|options| options.log.unsynced_bytes_max = 64 << 10);
+    let unsynced = || {
+        let figures = machine.store.figures();
+        figures.into_iter().find(|(_, name, _)| *name == "log_unsynced_bytes").expect("a figure").2
+    };
+    let begin = |mode| machine.store.begin(TxnBuffers::default(), call(mode));
+    let put = |value: &[u8]| {
+        let mut txn = begin(Mode::Memory);
+        let key = txn.key(b"k");
+        txn.put_meta(&key, &[value])?;
+        txn.commit()
+    };
+    machine.faults.hold_syncs(true);
+    for bytes in [4000, 1] {
+        while put(&vec![0; bytes]).is_ok() {}
+    }
+    let mut event_loop = begin(Mode::Memory);
+    while event_loop.new_object().is_ok() {}
+    let (before, begun) = (unsynced(), Instant::now());
+    let (answer, leased) = std::thread::scope(|scope| {
+        let leasing = scope.spawn(|| begin(Mode::Disk).new_object());
+        // A record that waits for room counts already.
+        while unsynced() == before && begun.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
+        let answer = event_loop.new_object();
+        machine.faults.hold_syncs(false);
+        (answer, leasing.join().expect("no panics"))
+    });
+    assert_eq!(answer, Err(Stop::Long));
+    assert!(leased.is_ok(), "the event loop came back after the other thread had given up: {leased:?}");
 }
 
 #[test]
