@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::Options;
+use super::{Options, goes_on};
 use crate::client::{Client, Reply};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Workplace};
@@ -24,6 +24,9 @@ const DISK_BYTES: u64 = 400 << 20;
 /// Triples of keys that each writer has.
 const TRIPLES: u64 = 6;
 
+/// The shortest run in which each of the totals that `Totals::check` names has to be more than none.
+const TOTALS_MIN: Duration = Duration::from_secs(10);
+
 /// The longest time until the server gives back the room that FLUSHALL has freed.
 const ROOM_MAX: Duration = Duration::from_secs(60);
 
@@ -36,6 +39,18 @@ struct Totals {
     deleted: AtomicU64,
     writes_refused: AtomicU64,
     deletions_refused: AtomicU64,
+}
+
+impl Totals {
+    /// Fails if a run of `time` has not come to what it is for.
+    fn check(&self, time: Duration) -> Result<()> {
+        if time >= TOTALS_MIN {
+            ensure!(self.kills > 0, "the server was never killed");
+            ensure!(self.written.load(Ordering::Relaxed) > 0, "nothing was ever written");
+            ensure!(self.writes_refused.load(Ordering::Relaxed) > 0, "no write was refused: was the disk never short?");
+        }
+        Ok(())
+    }
 }
 
 /// A writer of triples: three keys that are always written and deleted together.
@@ -189,11 +204,12 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut random = Random::of_part(options.seed, u64::MAX);
     let begin = Instant::now();
     let mut result = Ok(());
-    while result.is_ok() && begin.elapsed() < options.time {
+    while result.is_ok() && goes_on(options.time, begin, || totals.check(options.time)) {
         totals.rounds += 1;
         result = round(options, &place, &disk, &mut writers, &mut random, &mut totals);
     }
-    let result = result.and_then(|()| room_comes_back(options, &place, &disk));
+    let result =
+        result.and_then(|()| room_comes_back(options, &place, &disk)).and_then(|()| totals.check(options.time));
     println!("crash on a short disk: seed {}: {totals:?}", options.seed);
     match result {
         Ok(()) => {
@@ -245,7 +261,8 @@ fn round(
     let (port, stop) = (server.port(), AtomicBool::new(false));
     let crowding = Random::new(random.next());
     let time = Duration::from_millis(random.between(300, 3000));
-    let kills = random.percent(70);
+    // A short run has few rounds, and one kill at least.
+    let kills = random.percent(70) || totals.rounds == 1;
     let keeps_full = random.percent(50);
     thread::scope(|scope| -> Result<()> {
         let (stop, totals) = (&stop, &*totals);
@@ -286,4 +303,20 @@ fn room_comes_back(options: &Options, place: &Workplace, disk: &SmallDisk) -> Re
         sleep(Duration::from_millis(20));
     }
     server.stop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_tested_nothing_fails_unless_it_was_short() {
+        let check = |kills, written: u64, refused: u64, seconds| {
+            let totals = Totals { kills, written: written.into(), writes_refused: refused.into(), ..Totals::default() };
+            totals.check(Duration::from_secs(seconds)).is_ok()
+        };
+        assert!(check(1, 1, 1, 10));
+        assert!(check(0, 0, 0, 9));
+        assert!(!check(0, 1, 1, 10) && !check(1, 0, 1, 10) && !check(1, 1, 0, 10));
+    }
 }

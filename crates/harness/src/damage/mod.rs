@@ -284,18 +284,25 @@ impl<'a> Run<'a> {
                 server.kill()?;
                 false
             };
-            self.judge_again(&place, &load, noticed, clean).with_context(|| what)
+            self.judge_again(&place, &load, &what, noticed, clean).with_context(|| what)
         })();
         self.random.next();
         result.with_context(|| kept(&mut place, &format!("{kind:?} while the server ran")))
     }
 
     /// Judges the start after files went while the server ran.
-    fn judge_again(&mut self, place: &Workplace, load: &Load, noticed: bool, clean: bool) -> Result<()> {
+    fn judge_again(
+        &mut self,
+        place: &Workplace,
+        load: &Load,
+        damage: &Damage,
+        noticed: bool,
+        clean: bool,
+    ) -> Result<()> {
         let said_before = place.log_text().len();
         let lost = match start(&self.options.server, place)? {
             Started::Refused(said) => {
-                ensure!(ADVICE.iter().any(|advice| said.contains(advice)), "the refusal has no advice:\n{said}");
+                refusal::check(&said, &place.data(), damage)?;
                 "the start is refused".to_owned()
             }
             Started::Running(server) => {
@@ -336,9 +343,6 @@ pub enum Started {
 
 /// Starts a server that may refuse its directory; fails if it ends in any other way.
 pub fn start(template: &Template, place: &Workplace) -> Result<Started> {
-    if !place.data().exists() {
-        return Ok(Started::Refused(ADVICE[2].into()));
-    }
     let before = fs::read(place.log()).map_or(0, |said| said.len());
     let mut server = Server::spawn(template, place)?;
     match server.wait_ready() {

@@ -44,6 +44,7 @@ fn places(damage: &Damage, data: &Path) -> Vec<String> {
         Kind::Delete(_) | Kind::Empty(_) | Kind::Truncate(_) => file(),
         // A new base is begun where there is none, and is not that of the log.
         Kind::DeleteDir("base") | Kind::EmptyDir("base") => vec![at("base"), THE_BASE.to_owned()],
+        Kind::DeleteDir("") => vec![data.display().to_string()],
         Kind::DeleteDir(part) | Kind::EmptyDir(part) => vec![at(part)],
         Kind::FromOther(_) | Kind::FromOlder(_) => vec![at("log"), THE_BASE.to_owned()],
         Kind::BackupOver => vec![at("haypile.end"), at("log"), THE_BASE.to_owned()],
