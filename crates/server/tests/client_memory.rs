@@ -346,6 +346,28 @@ fn limits_of_output_count_at_once_and_for_the_whole_reply() {
     server.stop();
 }
 
+#[test]
+fn replies_up_to_16_kb_count_for_no_limit_of_output() {
+    const LIMIT: usize = 5000;
+    const UNLIMITED: usize = 16 << 10;
+    let (_dir, server) = start(&[]);
+    let mut client = server.client();
+    let limit = format!("normal {LIMIT} 0 0");
+    let set = client.ask_words(&[b"CONFIG", b"SET", b"client-output-buffer-limit", limit.as_bytes()]);
+    assert_eq!(set, "+OK\r\n");
+    // Bytes beyond count. A reply is a little longer than its value.
+    for (bytes, is_answered) in
+        [(2 * LIMIT, true), (UNLIMITED, true), (UNLIMITED + LIMIT - 100, true), (UNLIMITED + LIMIT, false)]
+    {
+        assert_eq!(client.ask_words(&[b"SET", b"value", &vec![b'v'; bytes]]), "+OK\r\n");
+        let mut reader = server.client();
+        reader.send(b"GET value\r\nPING\r\n");
+        let reply = if is_answered { reader.reply() + &reader.reply() } else { reader.rest() };
+        assert_eq!(reply.len() > bytes, is_answered, "a reply of {bytes} bytes");
+    }
+    server.stop();
+}
+
 /// The replies that all clients have asked for are twenty times the default bound; none of the clients reads fast.
 #[test]
 fn clients_that_read_their_replies_are_not_closed_by_the_default_bound() {
@@ -549,7 +571,7 @@ fn a_million_keys_go_at_once_within_the_bound() {
     a_million_keys_go_at_once("noeviction");
 }
 
-/// With an LFU policy the server counts the uses of each key.
+/// The server counts the uses of each key where the policy is LFU.
 #[test]
 fn a_million_keys_with_counters_go_at_once_within_the_bound() {
     a_million_keys_go_at_once("allkeys-lfu");

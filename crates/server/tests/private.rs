@@ -1,7 +1,10 @@
 //! The view of other users of the machine: not a server's files, unless they are let, and not its passwords.
 
+mod archives;
 mod process;
 
+use archives::{archiving, restored, wait_for_archive};
+use process::following::{is_equal, replica_of};
 use process::{Client, PATIENCE, Server, TempDir, command, free_port, wait_until};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -85,9 +88,66 @@ fn files_and_the_unix_socket_are_for_their_owner_only() {
     // The import makes this directory itself.
     run(&["import", &text(&export), "--dir", &text(&imported)]);
     assert_eq!(mode_of(&imported), 0o700);
-    for (path, mode) in modes(&imported) {
-        assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    are_private(&imported, "log/");
+}
+
+/// Checks that the owner alone may read what is in a directory, and that a file of this kind is among it.
+#[track_caller]
+fn are_private(dir: &Path, part: &str) {
+    let found = modes(dir);
+    for (path, mode) in &found {
+        assert_eq!(*mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
+    assert!(found.iter().any(|(path, _)| path.display().to_string().contains(part)), "there is no {part}: {found:?}");
+}
+
+#[test]
+fn an_archive_and_what_is_restored_from_it_are_for_their_owner_only() {
+    let parent = TempDir::new();
+    let (dir, archive) = (directory(&parent), parent.path().join("archive"));
+    let server = archiving(&dir, &archive, &[]);
+    make_files(&server);
+    wait_for_archive(&mut server.client());
+    server.stop();
+    assert_eq!(mode_of(&archive), 0o700);
+    are_private(&archive, "/backups/");
+    let (_keep, data) = restored(&archive, &[]);
+    assert_eq!(mode_of(&data), 0o700);
+    are_private(&data, ".sst");
+    // A directory that was there is whosever it was; all in it is not.
+    let second = parent.path().join("second");
+    std::fs::create_dir(&second).expect("it can be made");
+    std::fs::set_permissions(&second, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    archives::succeeds(&["restore", "--from", archives::text(&archive), "--dir", archives::text(&second)]);
+    are_private(&second, ".sst");
+}
+
+#[test]
+fn the_copy_of_a_replica_is_for_its_owner_only() {
+    let (parent, other) = (TempDir::new(), TempDir::new());
+    let (dir, copied) = (directory(&parent), directory(&other));
+    let master = Server::start(&dir, &DEBUG);
+    make_files(&master);
+    let replica = replica_of(&master, &copied, &DEBUG);
+    is_equal(&master, &replica);
+    assert_eq!(master.client().info("sync_full"), "1");
+    replica.stop();
+    master.stop();
+    are_private(&copied, ".sst");
+}
+
+#[test]
+fn a_file_of_users_that_is_made_anew_is_for_its_owner_only() {
+    let parent = TempDir::new();
+    let (dir, file) = (directory(&parent), parent.path().join("users.acl"));
+    std::fs::write(&file, "").expect("it is new");
+    let server = Server::start(&dir, &["--aclfile", file.to_str().expect("a plain path")]);
+    let mut client = server.client();
+    assert_eq!(client.ask("ACL SETUSER bob on >secret"), "+OK\r\n");
+    std::fs::remove_file(&file).expect("it is there");
+    assert_eq!(client.ask("ACL SAVE"), "+OK\r\n");
+    assert_eq!(mode_of(&file), 0o600);
+    server.stop();
 }
 
 #[test]
