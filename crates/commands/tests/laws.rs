@@ -262,10 +262,25 @@ fn every_difference_names_its_commands_and_a_test_that_exists() {
         for name in difference.commands {
             assert!(table.find_full(name.as_bytes()).is_some(), "no such command: {name}");
         }
-        let test = format!("fn {}()", difference.test);
-        let found = sources.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(&test)));
+        let found =
+            sources.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|text| has_test(&text, difference.test)));
         assert!(found, "no test is called {}", difference.test);
     }
+}
+
+/// Returns whether a source has a test of this name: a function below `#[test]` and perhaps other attributes.
+fn has_test(text: &str, name: &str) -> bool {
+    let head = format!("fn {name}()");
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    lines.iter().position(|line| line.starts_with(&head)).is_some_and(|at| {
+        lines[..at].iter().rev().take_while(|line| line.starts_with("#[")).any(|line| *line == "#[test]")
+    })
+}
+
+#[test]
+fn a_function_that_is_no_test_is_not_taken_for_one() {
+    assert!(has_test("mod tests {\n    #[test]\n    #[ignore]\n    fn is_one() {}\n}", "is_one"));
+    assert!(!has_test("#[test]\nfn is_one() {}\n\nfn is_none() {}", "is_none"));
 }
 
 /// Every Rust file of the crates, build outputs left out.

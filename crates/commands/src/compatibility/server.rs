@@ -170,8 +170,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         commands: &["acl|setuser", "acl|deluser"],
         what: "In a Raft group with `raft-users group` they run on the leader, and take effect on all members. They are \
-               refused between MULTI and EXEC, and with more than 64 KB of rules; who removes its own user is closed \
-               before the reply.",
+               refused between MULTI and EXEC, and with more than 64 KB of rules.",
         why: "The users are the group's, which has to agree; without the directive they are each member's own, as in Redis.",
         test: "users_of_a_group_are_the_same_on_all_members",
     },
@@ -204,8 +203,9 @@ pub(super) const DIFFERENCES: &[Difference] = &[
                those who are being closed. Clients that read their replies are closed last, when all together take a quarter \
                more. A command that would collect too long a reply in memory (KEYS) gets an error that begins with OOM.",
         why: "`maxmemory` bounds what the data takes. With a bound for what clients need, too, the process stays within 1.25 \
-              of `maxmemory`, the bound of the clients, and 96 MB for itself, whatever clients do. Those who can wait do so \
-              before any is closed. A smaller default would close clients for values that fit the data.",
+              of `maxmemory`, the bound of the clients, and 96 MB for what every process takes besides (its code, the stacks \
+              of its threads, RocksDB's own), whatever clients do. Those who can wait do so before any is closed. A smaller \
+              default would close clients for values that fit the data.",
         test: "twenty_sides_attack_and_the_process_stays_within_its_bound",
     },
     Difference {
