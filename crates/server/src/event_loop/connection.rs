@@ -388,7 +388,7 @@ impl Connection {
                 self.limit(event_loop, &mut state);
                 self.count(event_loop, &state);
                 if !self.dirty.replace(true) {
-                    event_loop.mark_dirty(self.clone());
+                    event_loop.mark_told(self.clone());
                 }
             }
         }

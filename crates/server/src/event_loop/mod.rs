@@ -5,7 +5,8 @@
 //! The tick is one more task, woken by the first of them, or because there is work for the I/O pool. Since the runtime
 //! runs what is ready in order of arrival, the tick runs after all connections that the same poll made ready; it lets
 //! the log write once, and then each connection's replies leave with one write, if the log is as durable as they ask.
-//! Connections that have to wait stay listed until the log says that it has got further.
+//! Connections that have to wait stay listed until the log says that it has got further. Those that have got messages
+//! and no replies have a list of their own: some of them are sent to in each tick, and the others get more meanwhile.
 //!
 //! A round is all that is made and sent between two looks at the sockets, and bounded: see `round`.
 
@@ -31,7 +32,7 @@ use haypile_config::{Config, Limit};
 use haypile_engine::{Counters, Engine, Event, Inbox, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,6 +55,13 @@ const CRON: Duration = Duration::from_millis(100);
 /// Rounds of `CRON` between looks at idle clients, and at expired keys in the base.
 const SECOND: u64 = 10;
 
+/// The time after which no more of those are sent to in a tick who have got messages only: a send takes some
+/// microseconds, and a message may have tens of thousands of subscribers.
+const TOLD_TIME_MAX: Duration = Duration::from_micros(500);
+
+/// Sends between two looks at the clock.
+const TOLD_BETWEEN_LOOKS: usize = 16;
+
 /// The state that all tasks of an event loop share.
 pub struct EventLoop {
     pub engine: Arc<Engine>,
@@ -68,6 +76,8 @@ pub struct EventLoop {
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Connections with new replies since the last tick, each once.
     dirty: RefCell<Vec<Rc<Connection>>>,
+    /// Connections that have got messages and no replies since they last sent, each once.
+    told: RefCell<VecDeque<Rc<Connection>>>,
     /// Connections with replies that wait for the log.
     gated: RefCell<Vec<Rc<Connection>>>,
     /// Wakes the tick's task.
@@ -142,6 +152,7 @@ pub fn run(
         index,
         connections: RefCell::default(),
         dirty: RefCell::default(),
+        told: RefCell::default(),
         gated: RefCell::default(),
         tick: RefCell::default(),
         tick_is_wanted: Cell::new(false),
@@ -160,6 +171,9 @@ pub fn run(
         }
         // Commands that have run get their replies, as far as these are durable by then and the sockets take them.
         event_loop.end_of_tick();
+        while !event_loop.told.borrow().is_empty() {
+            event_loop.send_told();
+        }
     });
     // A client may be on its way to a leader that does not answer.
     runtime.shutdown_background();
@@ -175,6 +189,12 @@ impl EventLoop {
         if dirty.len() == 1 {
             self.wake_tick();
         }
+    }
+
+    /// Puts a connection with new messages on the list of those that send some at a time.
+    pub fn mark_told(&self, connection: Rc<Connection>) {
+        self.told.borrow_mut().push_back(connection);
+        self.ask_for_tick();
     }
 
     /// Makes the tick end even if no reply asks for it.
@@ -263,15 +283,12 @@ impl EventLoop {
         let mut round = self.dirty.take();
         let mut waits = false;
         round.retain(|connection| {
-            let is_gated = connection.leave(self, confirmed, Sending::Round);
+            let is_gated = self.leave(connection, confirmed);
             waits |= is_gated;
-            if is_gated && !connection.gated.replace(true) {
-                self.counters().gate_waits.add(1);
-                self.gated.borrow_mut().push(connection.clone());
-            }
             !is_gated
         });
         self.count_turns(&round);
+        waits |= self.send_told();
         // The list's memory is kept, unless the list is in use again.
         round.clear();
         let mut dirty = self.dirty.borrow_mut();
@@ -284,6 +301,39 @@ impl EventLoop {
         }
         self.worker.borrow_mut().start_jobs();
         self.engine.end_round(self.index);
+    }
+
+    /// Sends the bytes of a connection that may leave; returns whether some have to wait for the log.
+    fn leave(self: &Rc<Self>, connection: &Rc<Connection>, confirmed: Gate) -> bool {
+        let is_gated = connection.leave(self, confirmed, Sending::Round);
+        if is_gated && !connection.gated.replace(true) {
+            self.counters().gate_waits.add(1);
+            self.gated.borrow_mut().push(connection.clone());
+        }
+        is_gated
+    }
+
+    /// Sends to some of those who have got messages, whose replies leave with these; the others' turn comes in the next
+    /// rounds, and meanwhile they get more. Returns whether some of it has to wait for the log.
+    fn send_told(self: &Rc<Self>) -> bool {
+        if self.told.borrow().is_empty() {
+            return false;
+        }
+        let (began, confirmed) = (Instant::now(), self.confirmed());
+        let mut waits = false;
+        while began.elapsed() < TOLD_TIME_MAX {
+            for _ in 0..TOLD_BETWEEN_LOOKS {
+                let Some(connection) = self.told.borrow_mut().pop_front() else { return waits };
+                let is_gated = self.leave(&connection, confirmed);
+                waits |= is_gated;
+                if !is_gated {
+                    connection.count_turns(self.counters(), now_us());
+                }
+            }
+        }
+        // The task that reads the mail goes on with them in the next round.
+        self.mailbox.wake.notify_one();
+        waits
     }
 
     /// Counts the turns of connections whose replies have left.
@@ -361,10 +411,14 @@ impl EventLoop {
                 self.release_gated();
             }
             let are_left = self.worker.borrow_mut().end_departed();
-            if are_left || self.has_notices() {
+            let are_told = !self.told.borrow().is_empty();
+            if are_left || are_told || self.has_notices() {
                 // More mail has come meanwhile, or was left for later: the connections have their turns in between.
                 tokio::task::yield_now().await;
                 self.worker.borrow_mut().begin_deliveries();
+            }
+            if are_told {
+                self.ask_for_tick();
             }
         }
     }
