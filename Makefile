@@ -1,7 +1,8 @@
 # Everything a developer does here. `make help` lists it.
 #
-# The profile `release` serves what runs and is measured, `checked`, with debug assertions, what is tested and linted. Both
-# are in a target directory outside of the checkout. RocksDB, which takes minutes to compile, is compiled once, beside it.
+# The profile `release` serves what runs and is measured, `checked`, with debug assertions, what is tested and linted.
+# Both are in a target directory outside of the checkout. RocksDB, which takes minutes to compile, is compiled once,
+# beside it.
 
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/haypile
 CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -79,7 +80,7 @@ repl: checked ## kill, stop, cut off and promote servers that follow each other 
 psync: test-tools checked ## follow a redis-server through kills and cuts, and compare every key (MINUTES=, SEED=)
 	$(CHECKED) psync --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
-raft-chaos: test-tools checked ## disturb a group, check that clients heard what is linearizable (MINUTES=, SEED=, ARGS='--system etcd')
+raft-chaos: test-tools checked ## disturb a group, check what its clients heard (MINUTES=, SEED=, ARGS='--system etcd')
 	$(CHECKED) raft-chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 damage: checked ## delete, cut and flip files, and compare what comes up (MINUTES=, SEED=)

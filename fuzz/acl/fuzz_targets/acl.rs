@@ -1,4 +1,5 @@
-//! Rules of a user, and files of users. What may not happen is in `haypile_acl::testing::check_rules`, which an ordinary seeded test runs as well.
+//! Rules of a user, and files of users. What may not happen is in `haypile_acl::testing::check_rules`, which an
+//! ordinary seeded test runs as well.
 #![no_main]
 
 thread_local! {

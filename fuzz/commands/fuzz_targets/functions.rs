@@ -1,5 +1,5 @@
-//! Payloads of FUNCTION RESTORE. What may not happen is in `haypile_commands::function::testing::check_payload`, which an
-//! ordinary seeded test runs as well.
+//! Payloads of FUNCTION RESTORE. What may not happen is in `haypile_commands::function::testing::check_payload`, which
+//! an ordinary seeded test runs as well.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| haypile_commands::function::testing::check_payload(data));

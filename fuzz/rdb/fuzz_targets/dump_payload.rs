@@ -1,4 +1,5 @@
-//! Payloads of DUMP. What may not happen is in `haypile_rdb::testing::check_payload`, which an ordinary seeded test runs as well.
+//! Payloads of DUMP. What may not happen is in `haypile_rdb::testing::check_payload`, which an ordinary seeded test
+//! runs as well.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| haypile_rdb::testing::check_payload(data));

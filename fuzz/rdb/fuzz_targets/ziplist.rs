@@ -1,4 +1,5 @@
-//! Ziplists, zipmaps and intsets. What may not happen is in `haypile_rdb::testing::check_ziplist`, which an ordinary seeded test runs as well.
+//! Ziplists, zipmaps and intsets. What may not happen is in `haypile_rdb::testing::check_ziplist`, which an ordinary
+//! seeded test runs as well.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| haypile_rdb::testing::check_ziplist(data));

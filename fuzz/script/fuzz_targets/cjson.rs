@@ -1,4 +1,5 @@
-//! Texts that cjson decodes. What may not happen is in `haypile_script::testing::check_reading`, which an ordinary seeded test runs as well.
+//! Texts that cjson decodes. What may not happen is in `haypile_script::testing::check_reading`, which an ordinary
+//! seeded test runs as well.
 #![no_main]
 
 use haypile_script::Interpreter;

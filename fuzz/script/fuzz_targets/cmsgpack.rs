@@ -1,4 +1,5 @@
-//! Bytes that cmsgpack unpacks. What may not happen is in `haypile_script::testing::check_reading`, which an ordinary seeded test runs as well.
+//! Bytes that cmsgpack unpacks. What may not happen is in `haypile_script::testing::check_reading`, which an ordinary
+//! seeded test runs as well.
 #![no_main]
 
 use haypile_script::Interpreter;

@@ -1,4 +1,5 @@
-//! Formats of struct, and bytes behind them. What may not happen is in `haypile_script::testing::check_reading`, which an ordinary seeded test runs as well.
+//! Formats of struct, and bytes behind them. What may not happen is in `haypile_script::testing::check_reading`, which
+//! an ordinary seeded test runs as well.
 #![no_main]
 
 use haypile_script::Interpreter;

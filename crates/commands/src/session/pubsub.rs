@@ -307,7 +307,7 @@ const PUBSUB_NUMPAT: Command = Command {
     group: Group::Pubsub,
     arity: Arity::exactly(2),
     keys: Keys::NONE,
-    summary: "Returns how many patterns there are that somebody is subscribed to.",
+    summary: "Returns the number of patterns with a subscriber.",
     syntax: "",
     body: Body::Host(pubsub_numpat),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale],

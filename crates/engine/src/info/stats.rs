@@ -108,20 +108,12 @@ pub(super) const FIELDS: &[Field] = &[
         },
         "Lookups to read that found none.",
     ),
-    gauge(
-        "pubsub_channels",
-        |engine| engine.pubsub.count(Channels::Plain) as u64,
-        "Channels that somebody is subscribed to.",
-    ),
-    gauge(
-        "pubsub_patterns",
-        |engine| engine.pubsub.count(Channels::Pattern) as u64,
-        "Patterns that somebody is subscribed to.",
-    ),
+    gauge("pubsub_channels", |engine| engine.pubsub.count(Channels::Plain) as u64, "Channels with a subscriber."),
+    gauge("pubsub_patterns", |engine| engine.pubsub.count(Channels::Pattern) as u64, "Patterns with a subscriber."),
     gauge(
         "pubsubshard_channels",
         |engine| engine.pubsub.count(Channels::Shard) as u64,
-        "Shard channels that somebody is subscribed to.",
+        "Shard channels with a subscriber.",
     ),
     constant("latest_fork_usec", "0", NO_FORK),
     constant("total_forks", "0", NO_FORK),

@@ -28,9 +28,9 @@ impl Stripe {
 /// How a command holds its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// With other readers.
+    /// The run shares the key with other readers.
     Shared,
-    /// By one run only.
+    /// The run has the key alone.
     Exclusive,
 }
 

@@ -44,7 +44,7 @@ enum Phase {
     Open,
     /// No new job of the pool comes in; event loops do.
     DrainingPool,
-    /// Nobody comes in.
+    /// Neither jobs of the pool nor event loops come in.
     DrainingLoops,
     /// An exclusive run is under way.
     Held,
@@ -61,7 +61,7 @@ pub enum Exclusive {
 }
 
 impl Exclusion {
-    /// For event loops `0..loops`.
+    /// Makes an exclusion for the event loops `0..loops`.
     pub fn new(loops: usize) -> Self {
         Exclusion {
             closed: Padded::default(),

@@ -57,7 +57,7 @@ pub(crate) struct Waiter {
 pub(crate) enum End {
     /// The command is run again.
     Again,
-    /// With a reply, and the newest record that it depends on.
+    /// The waiter was served: its reply, and the newest record that the reply depends on.
     Served(Reply, StoreGate),
     /// The waiter's time is over, or is said to be.
     Timeout,

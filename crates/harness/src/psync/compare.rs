@@ -140,7 +140,8 @@ fn find(master: &mut Client, mut peer: Option<&mut Client>, replica: &mut Client
                 _ => None,
             };
             let is_excused = of_peer.as_ref() == Some(&ours);
-            if theirs != ours && found.len() < NAMED_MAX && !is_excused && !is_same_sketch(master, replica, &name)? {
+            if theirs != ours && found.len() < NAMED_MAX && !is_excused && !is_same_hyperloglog(master, replica, &name)?
+            {
                 let about = |client: &mut Client| -> io::Result<String> {
                     let kind = client.call(&[b"TYPE", &name[..]])?;
                     let dump = client.call(&[b"DUMP", &name[..]])?;
@@ -156,7 +157,7 @@ fn find(master: &mut Client, mut peer: Option<&mut Client>, replica: &mut Client
 }
 
 /// Whether a key holds the same HyperLogLog on both sides, but for the count that Redis keeps in it when it is read.
-fn is_same_sketch(master: &mut Client, replica: &mut Client, name: &[u8]) -> Result<bool> {
+fn is_same_hyperloglog(master: &mut Client, replica: &mut Client, name: &[u8]) -> Result<bool> {
     const COUNT: std::ops::Range<usize> = 8..16;
     let without_count = |client: &mut Client| -> io::Result<Option<Vec<u8>>> {
         let value = client.call(&[b"GET", name])?;

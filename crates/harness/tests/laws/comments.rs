@@ -2,6 +2,7 @@
 
 use crate::source::{comments, crates, files, names};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The most columns of a line with a comment, as rustfmt has it for code.
 const COLUMNS_MAX: usize = 120;
@@ -41,6 +42,12 @@ const VAGUE: &[&str] = &[
     "Why it",
     "How it",
     "How often it",
+    "By",
+    "Since",
+    "So",
+    "Told",
+    "With",
+    "Fewer of them",
 ];
 
 /// Openings of a comment inside of code that name no subject.
@@ -77,6 +84,37 @@ fn wide(text: &str) -> Vec<usize> {
     spans.filter(|line| is_wide(lines[line - 1])).collect()
 }
 
+/// Returns the lines of a file that are too wide and hold a comment behind `#`: of a manifest, a script, the Makefile
+/// or a configuration.
+fn wide_behind_hash(text: &str) -> Vec<usize> {
+    let is_comment = |line: &str| line.trim_start().starts_with('#') || line.contains(" ## ");
+    let is_wide = |line: &str| is_comment(line) && line.chars().count() > COLUMNS_MAX;
+    text.lines().enumerate().filter(|(_, line)| is_wide(line)).map(|(at, _)| at + 1).collect()
+}
+
+/// The files outside of crates that have comments of their own, and the manifests of crates: all that lies right below
+/// these folders, and of the others their manifests.
+fn files_with_hashes() -> Vec<PathBuf> {
+    let root = crates().parent().expect("the crates lie in the repository").to_owned();
+    let mut found: Vec<PathBuf> = ["Makefile", "haypile.conf", "Cargo.toml"].map(|name| root.join(name)).into();
+    for folder in ["scripts", "deploy", "deploy/raft"] {
+        found.extend(entries(&root.join(folder)).into_iter().filter(|path| path.is_file()));
+    }
+    for folder in ["crates", "fuzz"] {
+        found.extend(
+            entries(&root.join(folder)).iter().map(|path| path.join("Cargo.toml")).filter(|path| path.is_file()),
+        );
+    }
+    found
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    paths.sort();
+    paths
+}
+
 /// Fails if `find` finds a breach in the text of any crate's file.
 fn check(find: fn(&str) -> Vec<usize>, advice: &str) {
     let mut found = Vec::new();
@@ -99,6 +137,31 @@ fn a_comment_begins_with_its_subject() {
 #[test]
 fn a_comment_fits_its_line() {
     check(wide, "break the line before column 120:");
+}
+
+#[test]
+fn a_comment_outside_of_crates_fits_its_line() {
+    let root = crates().parent().expect("the crates lie in the repository").to_owned();
+    let targets = files(&root.join("fuzz"));
+    let others = files_with_hashes();
+    assert!(targets.len() > 10 && others.len() > 40, "the files are found: {}, {}", targets.len(), others.len());
+    let mut found = Vec::new();
+    let finds: [(_, fn(&str) -> Vec<usize>); 2] = [(targets, wide), (others, wide_behind_hash)];
+    for (paths, find) in finds {
+        for path in paths {
+            let text = fs::read_to_string(&path).expect("they are texts");
+            let path = path.strip_prefix(&root).expect("it was found below").display();
+            found.extend(find(&text).into_iter().map(|line| format!("{path}:{line}")));
+        }
+    }
+    assert!(found.is_empty(), "break the line before column 120:\n{}", found.join("\n"));
+}
+
+#[test]
+fn only_comments_behind_hashes_are_measured() {
+    let long = "x".repeat(COLUMNS_MAX);
+    let text = format!("# {long}\nrun {long}\n    # {long}\nmade: of ## {long}\necho \"# {long}\"\n");
+    assert_eq!(wide_behind_hash(&text), [1, 3, 4]);
 }
 
 #[test]

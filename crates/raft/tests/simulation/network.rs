@@ -6,7 +6,7 @@ use haypile_raft::Envelope;
 use std::collections::BTreeMap;
 
 pub struct Network {
-    /// By arrival.
+    /// The messages on their way, by their arrival.
     on_way: BTreeMap<(u64, u64), (usize, Terms, Vec<u8>)>,
     sent: u64,
     pub now: u64,

@@ -35,21 +35,22 @@ pub struct Session<'a> {
     /// Every record through this is in the archive, as far as the log had it.
     reached: Index,
     chunks: Option<Chunks>,
-    /// Since when records wait.
+    /// The moment since which records wait to be archived.
     waiting: Option<Instant>,
-    /// When the archive was looked at for what others have written, by a server that does not write; None before.
+    /// The moment when a server that does not write looked last at what others have written; None before the first
+    /// look.
     looked: Option<Instant>,
     noted: Instant,
     newest_backup: Option<Latest>,
-    /// When `newest_backup` was looked for last.
+    /// The moment when `newest_backup` was looked for last.
     seen: Instant,
     /// Times of `archive-interval` until the next look for `newest_backup`.
     looks: u32,
-    /// How many backups were made when `newest_backup` was looked for.
+    /// The number of backups that were made when `newest_backup` was looked for.
     backups_made: u64,
-    /// When this process made the last of them, as far as the session saw it.
+    /// The moment when this process made its last backup, as far as the session saw it.
     made: Option<Instant>,
-    /// A backup was asked for then.
+    /// The moment when a backup was asked for.
     asked: Option<Instant>,
     /// Whether records were let go of behind the newest backup.
     lacks_records: bool,

@@ -31,11 +31,11 @@ struct State {
 #[derive(Default)]
 pub struct Inbox {
     state: Mutex<State>,
-    /// Told when there is something.
+    /// The threads that wait for something to be there.
     filled: Condvar,
-    /// Told when there is room.
+    /// The threads that wait for room.
     emptied: Condvar,
-    /// Told when the member is to end.
+    /// The threads that wait for the member to end.
     closed: Condvar,
 }
 

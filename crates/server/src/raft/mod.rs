@@ -88,7 +88,7 @@ pub struct Raft {
     replication: Arc<Replication>,
     running: Mutex<Running>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
-    /// Told when another member leads, or this one.
+    /// A channel that tells when another member leads, or this one.
     leaders: watch::Sender<()>,
 }
 

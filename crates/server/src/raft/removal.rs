@@ -53,7 +53,7 @@ pub fn look_again_and_again(raft: &Raft) {
 /// The word of a leader about this server.
 enum Word {
     Named,
-    /// With the members that there are, as number@host:port.
+    /// The leader has removed this server: the members that there are, as number@host:port.
     Removed(Vec<String>),
 }
 

@@ -54,19 +54,19 @@ pub struct Refused {
 /// The turn of the command that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The first time. A newcomer passes those who are parked where the stripe is free, unless one of them was called
-    /// in vain.
+    /// The run asks for the first time. A newcomer passes those who are parked where the stripe is free, unless one of
+    /// them was called in vain.
     Newcomer,
-    /// Called from its place in the queue of this stripe: may pass those who are still in it.
+    /// The run was called from its place in the queue of this stripe, and may pass those who are still in it.
     Called(Refused),
 }
 
 /// How long the keys will be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldFor {
-    /// For about a microsecond, by their stripes: an event loop.
+    /// An event loop holds the keys for about a microsecond, by their stripes.
     Moment,
-    /// Across disk reads, each by itself: the I/O pool.
+    /// The I/O pool holds the keys across disk reads, each by itself.
     Long,
 }
 

@@ -15,7 +15,7 @@ pub struct Restoring {
     /// Of a thousand steps, in so many a copy is archived or restored.
     pub rate: u64,
     archived: Vec<Copy>,
-    /// By member: the entry behind which a record has to name it before it votes.
+    /// The entry of each member behind which a record has to name it before it votes.
     unnamed: Vec<Option<u64>>,
 }
 
