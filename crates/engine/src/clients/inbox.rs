@@ -1,8 +1,8 @@
 //! The one way by which anything comes back to an event loop from other threads: two queues, and one wake-up for all
 //! that gathers in them until the loop looks.
 //!
-//! Events are for sessions that wait for them. Notices are for whoever they concern, and come unasked: messages. Orders,
-//! such as to close, come so too. An event loop takes its notices before each turn of a session, so that what happened
+//! Events are for sessions that wait for them. Notices are for whoever they concern, and come unasked: messages. Orders
+//! come so, too, such as to close. An event loop takes its notices before each turn of a session, so that what happened
 //! before a request was sent is seen before it is answered, as in a server with one thread.
 
 use crate::clients::pending::{Event, What};

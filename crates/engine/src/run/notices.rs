@@ -107,7 +107,8 @@ impl WorkerState {
                 notice.find_receivers(subscribers, &mut backlog.receivers);
                 0
             });
-            let until = backlog.receivers.len().min(delivered + BETWEEN_LOOKS);
+            let most = BETWEEN_LOOKS.min(DELIVERIES_MAX - backlog.in_round);
+            let until = backlog.receivers.len().min(delivered + most);
             if let Some(gate) = gate_of(engine, notice) {
                 for receiver in &backlog.receivers[delivered..until] {
                     deliver(receiver.session, Delivery::Push { push: notice.push_for(*receiver), gate });
