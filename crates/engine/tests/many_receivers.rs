@@ -90,6 +90,29 @@ fn few_deliveries_are_made_where_they_take_long() {
     assert!(!server.worker.inbox().has_notices());
 }
 
+/// A client that subscribes while messages are on their way hears those that are published later.
+#[test]
+fn who_subscribes_meanwhile_does_not_hear_what_was_published_before() {
+    let mut server = Server::new();
+    let _listeners = listeners(&mut server, 3000);
+    let [mut publisher, mut late] = [(); 2].map(|()| connect(&mut server));
+    for text in ["one", "two"] {
+        assert_eq!(turn(&mut server, &mut publisher, &format!("PUBLISH news {text}\r\n")).0, ":3000\r\n");
+    }
+    take(&mut server);
+    assert!(!server.worker.owes_messages(&mut late));
+    assert!(turn(&mut server, &mut late, "SUBSCRIBE news\r\n").0.ends_with("news\r\n:1\r\n"));
+    assert!(turn(&mut server, &mut late, "PSUBSCRIBE n*\r\n").0.ends_with("n*\r\n:2\r\n"));
+    assert_eq!(turn(&mut server, &mut publisher, "PUBLISH news three\r\n").0, ":3002\r\n");
+    let mut heard = Vec::new();
+    while server.worker.inbox().has_notices() {
+        server.worker.begin_deliveries();
+        let (sent, _) = take(&mut server);
+        heard.extend(sent.into_iter().filter(|(session, _)| *session == late.id).map(|(_, text)| text));
+    }
+    assert_eq!(heard, ["three", "three"], "by the channel, and by the pattern");
+}
+
 /// A client that is closed is so at once, whatever messages are on their way.
 #[test]
 fn an_order_overtakes_messages() {

@@ -162,6 +162,14 @@ impl Message {
         }
     }
 
+    /// Returns the name that a receiver is subscribed to.
+    pub fn name_for(&self, receiver: Receiver) -> (Channels, &Name) {
+        match receiver.by {
+            0 => (self.kind, &self.channel),
+            by => (Channels::Pattern, &self.patterns[by as usize - 1].0),
+        }
+    }
+
     pub fn payload(&self) -> &Arc<Payload> {
         &self.payload
     }

@@ -5,17 +5,19 @@
 //! wait while it is too much.
 //!
 //! Invariant: no request of a session that hears messages is looked at before it was sent all that had been published
-//! when the request came; as in a server with one thread. Other sessions wait for nobody's messages.
+//! when the request came, and none hears what was published before it subscribed; as in a server with one thread. Other
+//! sessions wait for nobody's messages.
 
 use crate::clients::inbox::{Delivered, Notice, Order};
 use crate::clients::pending::{Event, What};
-use crate::clients::pubsub::{Receiver, Subscribers};
+use crate::clients::pubsub::{Name, Receiver, Subscribers};
 use crate::clients::push::Push;
 use crate::clients::session::Session;
 use crate::run::engine::Engine;
 use crate::run::worker::{Delivery, Worker, WorkerState};
+use haypile_commands::host::Channels;
 use haypile_log::Index;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Deliveries in a round at most: a millisecond, about.
@@ -37,9 +39,59 @@ pub(crate) struct Backlog {
     delivered: Option<usize>,
     /// The number of notices that have ever been delivered.
     ended: u64,
+    begun: Begun,
     /// The deliveries of this round, and the time that they took.
     in_round: usize,
     took: Duration,
+}
+
+/// The subscriptions that began while notices were on their way, which are not for them.
+#[derive(Default)]
+struct Begun {
+    /// The number of the last notice that a subscription has nothing of.
+    until: HashMap<Subscription, u64>,
+    /// All of them in order, by which they are forgotten.
+    queue: VecDeque<(u64, Subscription)>,
+}
+
+/// A session, and the name that it is subscribed to; none for MONITOR.
+type Subscription = (u64, Option<(u8, Name)>);
+
+impl Begun {
+    /// Takes those out of the receivers of a notice, by its number, that were no subscribers yet.
+    fn exclude(&mut self, notice: &Notice, number: u64, receivers: &mut Vec<Receiver>) {
+        while let Some((until, _)) = self.queue.front()
+            && *until < number
+        {
+            let (until, subscription) = self.queue.pop_front().expect("there is one");
+            if self.until.get(&subscription) == Some(&until) {
+                self.until.remove(&subscription);
+            }
+        }
+        // Notices of other kinds are for a session, not for whoever hears.
+        if !self.until.is_empty() && matches!(notice, Notice::Message(_) | Notice::Line(_)) {
+            receivers.retain(|receiver| {
+                let name = match notice {
+                    Notice::Message(message) => Some(message.name_for(*receiver)),
+                    _ => None,
+                };
+                let subscription = (receiver.session, name.map(|(kind, name)| (kind as u8, name.clone())));
+                self.until.get(&subscription).is_none_or(|until| *until < number)
+            });
+        }
+    }
+}
+
+impl WorkerState {
+    /// Notes that a session begins to hear something, by name or all of MONITOR: from the notices of now on.
+    pub(crate) fn on_begun(&mut self, session: u64, name: Option<(Channels, &Name)>) {
+        if self.inbox.has_notices() {
+            let subscription = (session, name.map(|(kind, name)| (kind as u8, name.clone())));
+            let until = self.inbox.notified();
+            self.backlog.begun.until.insert(subscription.clone(), until);
+            self.backlog.begun.queue.push_back((until, subscription));
+        }
+    }
 }
 
 impl Worker {
@@ -105,6 +157,7 @@ impl WorkerState {
         {
             let delivered = *backlog.delivered.get_or_insert_with(|| {
                 notice.find_receivers(subscribers, &mut backlog.receivers);
+                backlog.begun.exclude(notice, backlog.ended + 1, &mut backlog.receivers);
                 0
             });
             let most = BETWEEN_LOOKS.min(DELIVERIES_MAX - backlog.in_round);

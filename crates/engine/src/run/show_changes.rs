@@ -46,6 +46,9 @@ impl WorkerState {
             match effect {
                 Effect::Subscription(change) => {
                     self.subscribed += usize::from(change.subscribed);
+                    if change.subscribed {
+                        self.on_begun(session.id, Some((change.kind, &change.name)));
+                    }
                     self.subscribers.change(&engine.pubsub, self.index, session.id, &change)
                 }
                 Effect::Publish { kind, channel, payload, audience } => {
@@ -68,6 +71,9 @@ impl WorkerState {
         }
         if state.monitors != session.is_monitor {
             session.is_monitor = state.monitors;
+            if state.monitors {
+                self.on_begun(session.id, None);
+            }
             engine.set_monitor(self.index, state.monitors);
             match state.monitors {
                 true => self.subscribers.monitors.insert(session.id),
